@@ -11,13 +11,13 @@ advertised.listeners can be altered while this broker runs, where Kafka needs a 
 that would exceed configs.max.bytes or client.metrics.max.count is refused with POLICY_VIOLATION.
 """
 
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from siltstone.broker.handlers.authorized import find_refusal
 from siltstone.broker.process import logs
-from siltstone.broker.process.loop_share import work_off
+from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import ALTER_CONFIGS
 from siltstone.broker.services import RequestContext
 from siltstone.broker.telemetry import check_subscription
@@ -93,16 +93,17 @@ async def _for_each(
 
     Resources of the types in ``never`` are refused by ``change``, so no rights are checked.
     """
-    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    share = LoopShare()
+    counts = await share.count(resources, itemgetter(0, 1))
     outcomes: list[Any] = [None] * len(resources)
 
     async def work(numbered: tuple[int, Any]) -> None:
         index, resource = numbered
         code, message = ErrorCode.none, None
         try:
-            if counts[resource.resource_type, resource.resource_name] > 1:
-                raise InvalidRequest(f"{resource.resource_name!r} is in the request twice")
             kind, name, _ = resource
+            if counts[kind, name] > 1:
+                raise InvalidRequest(f"{name!r} is in the request twice")
             if kind not in never and not _is_of_another(context, kind, name):
                 refusal = find_refusal(context, ALTER_CONFIGS, kind, name)
                 if refusal is not None:

@@ -4,6 +4,7 @@ v2 compact encoding · v3 quotas.
 """
 
 from collections import Counter
+from operator import itemgetter
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import ALTER, TOPIC
@@ -30,11 +31,11 @@ async def handle(
     context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     """Add partitions to topics, or only validate the request."""
-    counts = Counter(each.name for each in request.topics)
+    share = LoopShare()
+    counts: Counter[str] = await share.count(request.topics, itemgetter(0))
     results: dict[str, CreatePartitionsTopicResult] = {}
     known = context.services.topics.topics
     total = 0
-    share = LoopShare()
     for each in request.topics:
         # Kafka refuses a name that occurs twice, whatever rights a client has.
         if counts[each.name] == 1 and not context.may(ALTER, TOPIC, each.name):

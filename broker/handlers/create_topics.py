@@ -12,6 +12,7 @@ topics, or more than partitions.max.count partitions in all, are refused with PO
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
@@ -47,15 +48,17 @@ from siltstone.storage.randomness import random_id
 _MAX_DESCRIBED = 500
 _MAX_KEPT = 16
 
+_name_of = itemgetter(0)
+
 
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only validate the request."""
-    counts = Counter(each.name for each in request.topics)
+    share = LoopShare()
+    counts: Counter[str] = await share.count(request.topics, _name_of)
     results: dict[str, CreatableTopicResult] = {}
     default = context.services.settings.server.num_partitions
     total = 0
     may_create_all = context.sees(CREATE, CLUSTER)
-    share = LoopShare()
     for each in request.topics:
         # Kafka refuses a name that occurs twice, whatever rights a client has.
         if may_create_all or counts[each.name] > 1 or context.may(CREATE, TOPIC, each.name):

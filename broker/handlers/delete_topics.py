@@ -37,19 +37,22 @@ _FIRST_WITH_DELETION_DISABLED = 3
 
 async def handle(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete topics, by name or by id."""
+    share = LoopShare()
     entries = request.topics
     if context.version < FIRST_DELETE_BY_ID:
-        entries = [DeleteTopicState(name) for name in request.topic_names]
+        entries = await share.each(request.topic_names, DeleteTopicState)
     count = len(entries)
     refused: dict[int, DeletableTopicResult] = {}
     may_delete_all = context.sees(DELETE, CLUSTER)
     if not may_delete_all:
-        refused = await _find_refused(context, entries)
+        refused = await _find_refused(context, entries, share)
         entries = [each for place, each in enumerate(entries) if place not in refused]
-    targets = [_target(context, each) for each in entries]
-    counts = Counter(targets)
+    counts: Counter[str | bytes | None] = Counter()
     by_target: dict[str | bytes | None, DeleteTopicState] = {}
-    for target, each in zip(targets, entries, strict=True):
+    for each in entries:
+        await share.rest()
+        target = _target(context, each)
+        counts[target] += 1
         first = by_target.setdefault(target, each)
         if first != each:  # the request has both its name and its id: one answer
             key = each.topic_id if first.topic_id == NO_ID else first.topic_id
@@ -79,14 +82,13 @@ async def handle(context: RequestContext, request: DeleteTopicsRequest) -> Delet
 
 
 async def _find_refused(
-    context: RequestContext, entries: Sequence[DeleteTopicState]
+    context: RequestContext, entries: Sequence[DeleteTopicState], share: LoopShare
 ) -> dict[int, DeletableTopicResult]:
     """Return the refusals of topics that the client may not delete, by their places.
 
     A topic that is named twice is refused elsewhere, without a check of rights, as in Kafka.
     """
-    counts = Counter(entries)
-    share = LoopShare()
+    counts = await share.count(entries)
     refused: dict[int, DeletableTopicResult] = {}
     for place, each in enumerate(entries):
         if counts[each] == 1:

@@ -40,7 +40,6 @@ from siltstone.protocol.messages.elect_leaders import (
 from siltstone.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
-    ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
@@ -129,12 +128,12 @@ async def list_reassignments(
     context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
     """Return an empty list: a reassignment is complete when it is answered."""
-
-    def refuse(topic: ListPartitionReassignmentsTopics) -> OngoingTopicReassignment:
-        partitions = [OngoingPartitionReassignment(index) for index in topic.partition_indexes]
-        return OngoingTopicReassignment(topic.name, partitions)
-
     if context.may(DESCRIBE, CLUSTER):
         return ListPartitionReassignmentsResponse(error_message=None)
-    refused = await LoopShare().each(request.topics or (), refuse)
+    share = LoopShare()
+    refused = []
+    for name, indexes in request.topics or ():
+        rows = await share.each(indexes, OngoingPartitionReassignment)
+        refused.append(OngoingTopicReassignment(name, rows))
+        await share.rest()
     return ListPartitionReassignmentsResponse(**CLUSTER_REFUSED, topics=refused)

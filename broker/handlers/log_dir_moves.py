@@ -4,7 +4,7 @@ v2 flexible. The moves run in the background: DescribeLogDirs shows their progre
 """
 
 import logging
-from itertools import chain
+from typing import Any
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER
@@ -14,8 +14,6 @@ from siltstone.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopic,
-    AlterReplicaLogDirTopicResult,
 )
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -38,6 +36,8 @@ async def alter(
             for index in topic.partitions:
                 paths[TopicPartition(topic.name, index)] = directory.path
                 await share.rest()
+            await share.rest()
+        await share.rest()
     results: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     refused = 0
     for topic_partition, path in paths.items():
@@ -54,19 +54,17 @@ async def alter(
         results.setdefault(topic_partition.topic, []).append(result)
     if refused > _TOLD:
         _logger.warning("%d more partitions are not moved peer=%s", refused - _TOLD, context.peer)
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(name, partitions) for name, partitions in results.items()
-        ]
-    )
+    topics: list[Any] = list(results.items())
+    return AlterReplicaLogDirsResponse(results=topics)
 
 
 async def _refuse(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     code = ClusterAuthorizationFailed.code
-
-    def answer(topic: AlterReplicaLogDirTopic) -> AlterReplicaLogDirTopicResult:
-        partitions = [AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions]
-        return AlterReplicaLogDirTopicResult(topic.name, partitions)
-
-    topics = chain.from_iterable(directory.topics for directory in request.dirs)
-    return AlterReplicaLogDirsResponse(results=await LoopShare().each(topics, answer))
+    share = LoopShare()
+    results: list[Any] = []
+    for directory in request.dirs:
+        for topic in directory.topics:
+            rows = await share.some(topic.partitions, lambda some: [(each, code) for each in some])
+            results.append((topic.name, rows))
+        await share.rest()
+    return AlterReplicaLogDirsResponse(results=results)

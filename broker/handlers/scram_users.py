@@ -10,9 +10,11 @@ would be seen to be equal.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.security.scram import (
     MAX_ITERATIONS,
@@ -47,7 +49,7 @@ _NO_NAME: Final = "Username must not be empty"
 _NO_MECHANISM: Final = "Unknown SCRAM mechanism"
 
 
-def describe(
+async def describe(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Return the SCRAM mechanisms of users; of all users if the request names none."""
@@ -55,17 +57,16 @@ def describe(
         refused = [DescribeUserScramCredentialsResult(**CLUSTER_REFUSED)] * len(request.users or ())
         return DescribeUserScramCredentialsResponse(**CLUSTER_REFUSED, results=refused)
     credentials = context.services.security.users.get().credentials
-    counts = Counter(each.name for each in request.users or ())
+    share = LoopShare()
+    counts = await share.count(request.users or (), itemgetter(0))
     if not counts:
         counts.update(
             user for user, own in credentials.items() if not own.keys().isdisjoint(MECHANISMS)
         )
-    return DescribeUserScramCredentialsResponse(
-        error_message="",
-        results=[
-            _describe(name, count, credentials.get(name, {})) for name, count in counts.items()
-        ],
+    results = await share.each(
+        counts.items(), lambda each: _describe(*each, credentials.get(each[0], {}))
     )
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
 def _describe(

@@ -45,7 +45,7 @@ async def describe(
     registry = context.services.topics
     names: Sequence[str] = registry.sorted_names()
     if not request.topics and context.rights is not None:
-        names = await _find_seen(names, context.rights.sees, share)
+        names, _ = await _split(names, context.rights.sees, share)
     if request.topics:
         names = await share.sort_once(await share.each(request.topics, itemgetter(0)))
     first, first_index = "", 0
@@ -56,24 +56,22 @@ async def describe(
     refused: list[Any] = []
     if request.topics and context.rights is not None:
         names = names[bisect_left(names, first) :]
-        seen = await _find_seen(names, context.rights.may, share)
-        hidden = set(names).difference(seen)
-        refused = await share.each(sorted(hidden), _refuse_hidden)
-        names = seen
+        names, hidden = await _split(names, context.rights.may, share)
+        refused = await share.each(hidden, _refuse_hidden)
     answer = await _describe_some(context, request, names, (first, first_index), share)
     return answer._replace(topics=[*answer.topics, *refused]) if refused else answer
 
 
-async def _find_seen(
+async def _split(
     names: Sequence[str], sees: Callable[[int, int, str], bool], share: LoopShare
-) -> list[str]:
-    """Return the names of topics that the client may describe."""
-    seen = []
+) -> tuple[list[str], list[str]]:
+    """Return the names of topics that the client may describe, and the other names."""
+    seen: list[str] = []
+    hidden: list[str] = []
     for name in names:
-        if sees(DESCRIBE, TOPIC, name):
-            seen.append(name)
+        (seen if sees(DESCRIBE, TOPIC, name) else hidden).append(name)
         await share.rest()
-    return seen
+    return seen, hidden
 
 
 def _refuse_hidden(name: str) -> DescribeTopicPartitionsResponseTopic:

@@ -8,6 +8,7 @@ requests are half done at a time, which is when they use the most memory.
 
 import asyncio
 from bisect import insort
+from collections import Counter
 from heapq import merge
 from operator import attrgetter
 from weakref import WeakKeyDictionary
@@ -291,6 +292,14 @@ cdef class LoopShare:
                 return found
             converted += found
         return converted
+
+    async def count(self, rows, find_key=None):
+        """Return how often each row comes, or each key of rows; others are served in between."""
+        counts = Counter()
+        for piece in self.pieces(rows):
+            counts.update(piece if find_key is None else map(find_key, piece))
+            await self.rest()
+        return counts
 
     async def sort_once(self, texts):
         """Return the texts sorted, each once, and let others be served in between."""
