@@ -27,11 +27,11 @@ _TEXT_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
 _TEXT_SALT_BITS: Final = 130
 _NONCE_BYTES: Final = 24
 
-_VALUE = r"[\x01-\x2b\x2d-\x3c\x3e-\x7f\u0080-\U0010ffff]"
+_VALUE = r"[^\0,=]"
 _SASLNAME = rf"(?:{_VALUE}++|=2C|=3D)++"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]++"
 _BASE64 = r"[a-zA-Z0-9/+]*+={0,2}+"
-_EXTENSIONS = r"(?:,[A-Za-z]++=[\x01-\x2b\x2d-\x7f\u0080-\U0010ffff]++)*"
+_EXTENSIONS = r"(?:,[A-Za-z]++=[^\0,]++)*"
 _CLIENT_FIRST = re.compile(
     rf"(?P<header>n,(?:a=(?P<authzid>{_SASLNAME}))?,)"
     rf"(?P<bare>(?:m=(?P<mandatory>[^,]*),)?n=(?P<name>{_SASLNAME}),r=(?P<nonce>{_PRINTABLE})"
