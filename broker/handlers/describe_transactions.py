@@ -43,14 +43,16 @@ async def list_all(
     context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """Return the transactional ids that match every filter."""
-    unknown = [name for name in request.state_filters if name not in _STATES]
+    share = LoopShare()
+    unknown = await share.some(
+        request.state_filters, lambda some: [name for name in some if name not in _STATES]
+    )
     try:
         matches = _pattern(request.transactional_id_pattern)
         every = context.services.transactions().list_all()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
     found: list[ListedTransaction] = []
-    share = LoopShare()
     for transactional_id, transaction in every:
         if (
             _is_wanted(transaction, request, context.services.clock.now_ms())
