@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from tests.support.batches import make_batch
 from tests.support.broker import SiltstoneProcess
 from tests.support.ports import address_of
 from tests.support.running import Client
+from tests.support.turn_asker import TurnAsker
 from tests.support.turns import Turns, slowness
 
 if TYPE_CHECKING:
@@ -34,57 +34,30 @@ VERSION = 12
 pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(300)]
 
 
-class Asker:
-    """A client that writes and reads messages by tables, and a broker whose turns are measured."""
+async def produce_everywhere(asker: TurnAsker) -> None:
+    """Append a record to every partition."""
+    batch = bytes(make_batch(1, timestamp=time.time_ns() // 1_000_000))
+    rows = [PartitionProduceData(index, batch) for index in range(PARTITIONS)]
+    request = ProduceRequest(None, -1, 10_000, [TopicProduceData("t", partition_data=rows)])
+    answer = await asker.ask(produce, 7, request)
+    assert {row.error_code for row in answer.responses[0].partition_responses} == {0}
 
-    def __init__(self, client: Client, turns: Turns) -> None:
-        self._client = client
-        self._turns = turns
-        self.longest = 0.0
 
-    async def ask(self, module: Any, version: int, request: Any) -> Any:
-        """Return an answer; ``longest`` is the longest turn since the request was sent."""
-        tags = b"\0" if version >= 9 else b""
-        head = struct.pack(">hhih", module.REQUEST.key, version, 7, -1) + tags
-        frame = head + module.REQUEST.write(version, request)
-        self._turns.begin()
-        await self._client.send(struct.pack(">i", len(frame)) + frame)
-        answer = await self._client.receive()
-        before = self._turns.count
-        while self._turns.count == before:  # until the turn of the answer has ended
-            await self._turn()
-        self.longest = self._turns.longest
-        return module.RESPONSE.read(version, answer, 4 + len(tags), len(answer))[0]
-
-    async def close(self) -> None:
-        """Leave."""
-        await self._client.close()
-
-    async def _turn(self) -> None:
-        await self._client.send(struct.pack(">ihhih", 10, 18, 0, 1, -1))
-        await self._client.receive()
-
-    async def produce(self) -> None:
-        """Append a record to every partition."""
-        batch = bytes(make_batch(1, timestamp=time.time_ns() // 1_000_000))
-        rows = [PartitionProduceData(index, batch) for index in range(PARTITIONS)]
-        request = ProduceRequest(None, -1, 10_000, [TopicProduceData("t", partition_data=rows)])
-        answer = await self.ask(produce, 7, request)
-        assert {row.error_code for row in answer.responses[0].partition_responses} == {0}
-
-    async def fetch(self, session: int, epoch: int, offset: int | None, **more: Any) -> Any:
-        """Fetch all partitions from an offset on, or what has changed."""
-        topics = []
-        if offset is not None:
-            wanted = [
-                FetchPartition(index, -1, offset, partition_max_bytes=1 << 20)
-                for index in range(PARTITIONS)
-            ]
-            topics = [FetchTopic("t", partitions=wanted)]
-        request = FetchRequest(
-            max_bytes=1 << 26, session_id=session, session_epoch=epoch, topics=topics, **more
-        )
-        return await self.ask(fetch, VERSION, request)
+async def ask_all(
+    asker: TurnAsker, session: int, epoch: int, offset: int | None, **more: Any
+) -> Any:
+    """Fetch all partitions from an offset on, or what has changed."""
+    topics = []
+    if offset is not None:
+        wanted = [
+            FetchPartition(index, -1, offset, partition_max_bytes=1 << 20)
+            for index in range(PARTITIONS)
+        ]
+        topics = [FetchTopic("t", partitions=wanted)]
+    request = FetchRequest(
+        max_bytes=1 << 26, session_id=session, session_epoch=epoch, topics=topics, **more
+    )
+    return await asker.ask(fetch, VERSION, request)
 
 
 def told(answer: Any) -> list[tuple[int, bool]]:
@@ -100,29 +73,29 @@ def told(answer: Any) -> list[tuple[int, bool]]:
 
 async def serve(address: tuple[str, int], turns: Turns) -> dict[str, float]:
     """Walk through the life of a session; return the longest turn of each step."""
-    asker = Asker(Client(*await asyncio.open_connection(*address)), turns)
+    asker = TurnAsker(Client(*await asyncio.open_connection(*address)), turns)
     topic = CreatableTopic("t", PARTITIONS, 1)
     made = await asker.ask(create_topics, 4, CreateTopicsRequest([topic], 100_000))
     assert made.topics[0].error_code == 0
     everywhere = [(index, True) for index in range(PARTITIONS)]
     longest = {}
 
-    answer = await asker.fetch(0, 0, 0)
+    answer = await ask_all(asker, 0, 0, 0)
     longest["created"] = asker.longest
     session = answer.session_id
     assert session
-    await asker.produce()
-    answer = await asker.fetch(session, 1, None)
+    await produce_everywhere(asker)
+    answer = await ask_all(asker, session, 1, None)
     longest["all have records"] = asker.longest
     assert sorted(told(answer)) == everywhere
-    answer = await asker.fetch(session, 2, 1)
+    answer = await ask_all(asker, session, 2, 1)
     longest["all offsets changed"] = asker.longest
     assert told(answer) == []
-    await asker.produce()
-    answer = await asker.fetch(session, 3, 1, min_bytes=1 << 26, max_wait_ms=500)
+    await produce_everywhere(asker)
+    answer = await ask_all(asker, session, 3, 1, min_bytes=1 << 26, max_wait_ms=500)
     longest["waited"] = asker.longest
     assert sorted(told(answer)) == everywhere
-    answer = await asker.fetch(0, -1, 2, min_bytes=1, max_wait_ms=500)
+    answer = await ask_all(asker, 0, -1, 2, min_bytes=1, max_wait_ms=500)
     longest["without session"] = asker.longest
     assert told(answer) == [(index, False) for index in range(PARTITIONS)]
     await asker.close()
