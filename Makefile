@@ -23,6 +23,8 @@
 #                     it was left: make simulate SEEDS=10000 FIRST=7; one, with its story and cut
 #                     down if it fails: make simulate SEED=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
+#   make soak         hours of real clients, kills and full disks, with curves of memory; it goes on
+#                     where it was left: make soak HOURS=2
 #   make compat       public suites of Kafka clients: make compat SUITE=franz-go
 #   make figures      the tree in figures; what each counts and how: make figures ARGS='--how --names'
 #   make docs         write the generated documents and the sample server.yaml
@@ -72,7 +74,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -194,6 +196,10 @@ simulate: setup
 FOLDERS ?= 100
 differential: setup
 	@DIFFERENTIAL_FOLDERS=$(FOLDERS) DIFFERENTIAL_SEED=$(SEED) $(BIN)/python -m pytest -s tests/interop/test_cleaner_differential.py $(ARGS)
+
+HOURS ?= 2
+soak: setup
+	@$(BIN)/python -m tests.soak --hours $(HOURS) $(ARGS)
 
 SUITE ?=
 compat: setup
