@@ -26,16 +26,8 @@ from siltstone.config.client_metrics import (
     read_client_metrics,
 )
 from siltstone.config.errors import ConfigError
-from siltstone.protocol.errors import (
-    ErrorCode,
-    InvalidConfig,
-    InvalidRegularExpression,
-    InvalidRequest,
-    TelemetryTooLarge,
-    ThrottlingQuotaExceeded,
-    UnknownSubscriptionId,
-    UnsupportedCompressionType,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.names import uuid_text
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
@@ -160,7 +152,9 @@ class Telemetry:
             instance.subscription.interval_ms
         )
         if is_early and not instance.last_error:
-            raise ThrottlingQuotaExceeded("subscriptions are asked for once in a push interval")
+            raise errors.ThrottlingQuotaExceeded(
+                "subscriptions are asked for once in a push interval"
+            )
         instance.asked_ms = now
         instance.last_error = 0
         return instance
@@ -174,23 +168,23 @@ class Telemetry:
             KafkaError: The push is refused; the client asks for its subscription again.
         """
         if instance_id == NO_ID:
-            raise InvalidRequest("a client pushes with the instance id that it was given")
+            raise errors.InvalidRequest("a client pushes with the instance id that it was given")
         instance = self._find(instance_id, client)
         if instance.is_terminating:
-            raise InvalidRequest("a client pushes nothing after it said that it ends")
+            raise errors.InvalidRequest("a client pushes nothing after it said that it ends")
         now = self._now()
         is_first = instance.asked_ms > instance.pushed_ms
         if not is_first and now - instance.pushed_ms < instance.subscription.interval_ms:
-            raise ThrottlingQuotaExceeded("metrics are pushed once in a push interval")
+            raise errors.ThrottlingQuotaExceeded("metrics are pushed once in a push interval")
         instance.pushed_ms = now
         if subscription_id != instance.subscription.id:
             instance.last_error = ErrorCode.unknown_subscription_id
-            raise UnknownSubscriptionId("what is asked for has changed; ask for it again")
+            raise errors.UnknownSubscriptionId("what is asked for has changed; ask for it again")
         if codec != NONE and codec not in ACCEPTED:
             instance.last_error = ErrorCode.unsupported_compression_type
-            raise UnsupportedCompressionType(f"there is no compression type {codec}")
+            raise errors.UnsupportedCompressionType(f"there is no compression type {codec}")
         if size > self.max_bytes:
-            raise TelemetryTooLarge(f"{size} bytes are more than telemetry.max.bytes")
+            raise errors.TelemetryTooLarge(f"{size} bytes are more than telemetry.max.bytes")
         return instance
 
     def find_room(self, instance: Instance) -> Room:
@@ -291,18 +285,20 @@ def check_subscription(own: Mapping[str, str]) -> None:
         InvalidRequest: A name is unknown, or the interval is out of bounds.
         InvalidConfig: A value has the wrong type, or an expression that chooses clients is faulty.
     """
-    refusal = InvalidConfig if own.keys() <= CLIENT_METRICS.keys() else InvalidRequest
+    refusal = errors.InvalidConfig if own.keys() <= CLIENT_METRICS.keys() else errors.InvalidRequest
     try:
         _read(own)
         config = read_client_metrics(own)
-    except (ConfigError, InvalidRegularExpression) as error:
+    except (ConfigError, errors.InvalidRegularExpression) as error:
         raise refusal(str(error)) from error
     for name, text in config.expressions.items():
         if not EXPRESSION.holds(text):
             fault = f"{name} in match is {text or 'empty'}; it must be {EXPRESSION.words}"
-            raise InvalidConfig(fault)
+            raise errors.InvalidConfig(fault)
     if not INTERVAL_MS.holds(config.interval_ms):
-        raise InvalidRequest(f"interval.ms is {config.interval_ms}; it must be {INTERVAL_MS.words}")
+        raise errors.InvalidRequest(
+            f"interval.ms is {config.interval_ms}; it must be {INTERVAL_MS.words}"
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -313,7 +309,7 @@ def _compile(text: str) -> Any:
         InvalidRegularExpression: RE2 refuses it, or it is too large: all are compiled in one turn.
     """
     if len(text) > _MAX_EXPRESSION:
-        raise InvalidRegularExpression(
+        raise errors.InvalidRegularExpression(
             f"{len(text)} characters are too many, {_MAX_EXPRESSION} may be"
         )
     return compile_expression(text, _MAX_CLASSES)

@@ -17,19 +17,9 @@ from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
+from siltstone.protocol import errors
 from siltstone.protocol.core import pack_rows
-from siltstone.protocol.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    CorruptMessage,
-    KafkaError,
-    KafkaStorageError,
-    NotCoordinator,
-    NotLeaderOrFollower,
-    ProtocolError,
-    TopicAlreadyExists,
-    UnknownServerError,
-)
+from siltstone.protocol.errors import KafkaError, ProtocolError
 from siltstone.protocol.java import partition_for
 from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
@@ -138,11 +128,11 @@ class CoordinatorLog:
                 exist yet: FindCoordinator creates it, as in Kafka.
         """
         if not self.is_created:
-            raise NotCoordinator
+            raise errors.NotCoordinator
         if partition in self._loading:
-            raise CoordinatorLoadInProgress
+            raise errors.CoordinatorLoadInProgress
         if partition in self._failed:
-            raise NotCoordinator(f"partition {partition} of {self.name} could not be read")
+            raise errors.NotCoordinator(f"partition {partition} of {self.name} could not be read")
 
     def append(self, partition: int, rows: Sequence[Row], producer: Producer = NO_PRODUCER) -> int:
         """Write records as one batch into the page cache, and return the first record's offset.
@@ -155,13 +145,15 @@ class CoordinatorLog:
         """
         target = self._topics.logs.get((self.name, partition))
         if target is None:
-            raise CoordinatorNotAvailable(f"partition {partition} of {self.name} does not exist")
+            raise errors.CoordinatorNotAvailable(
+                f"partition {partition} of {self.name} does not exist"
+            )
         now_ms = self._clock.now_ms()
         batch = pack_rows(rows, now_ms, producer.id, producer.epoch)
         size = len(batch)
         if size > target.config.max_message_bytes:
             # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
-            raise UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
+            raise errors.UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         try:
             written = target.append(
                 ValidatedBatch(
@@ -178,8 +170,8 @@ class CoordinatorLog:
                 ),
                 Origin.COORDINATOR,
             )
-        except (KafkaStorageError, NotLeaderOrFollower) as error:
-            raise NotCoordinator(error.message) from error
+        except (errors.KafkaStorageError, errors.NotLeaderOrFollower) as error:
+            raise errors.NotCoordinator(error.message) from error
         if written.flush_due:
             self.unflushed[target] = None
         return written.base_offset
@@ -198,13 +190,13 @@ class CoordinatorLog:
         try:
             await asyncio.shield(creation)
         except KafkaError as error:
-            raise CoordinatorNotAvailable(error.message) from error
+            raise errors.CoordinatorNotAvailable(error.message) from error
 
     async def _create(self) -> None:
         preset = preset_for(self.name, self._settings.server)
         try:
             await self._topics.create(self.name, preset.partitions, preset.overrides)
-        except TopicAlreadyExists:
+        except errors.TopicAlreadyExists:
             pass  # a client has created it meanwhile
         finally:
             self._creation = None
@@ -347,7 +339,7 @@ class CoordinatorLog:
                 if isinstance(last, LeftOut):
                     self.skip(partition, *last)
                 if end == position:
-                    raise CorruptMessage(f"a batch near offset {offset} is cut short")
+                    raise errors.CorruptMessage(f"a batch near offset {offset} is cut short")
                 position = end
                 apply(partition, entries)
                 self._count_loaded(len(entries))
@@ -412,8 +404,8 @@ async def flush_all(io: IoThreads, *waiting: dict[Log, None]) -> None:
     for log in due:
         try:
             await io.run(log.flush)
-        except KafkaStorageError as error:
-            raise NotCoordinator(error.message) from error
+        except errors.KafkaStorageError as error:
+            raise errors.NotCoordinator(error.message) from error
 
 
 def _read(source: FileSlice) -> bytes:

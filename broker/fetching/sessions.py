@@ -20,12 +20,8 @@ from siltstone.broker.fetching.session import (
     wanted_of,
 )
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol import errors
 from siltstone.protocol.core import Grid
-from siltstone.protocol.errors import (
-    FetchSessionIdNotFound,
-    FetchSessionTopicIdError,
-    InvalidFetchSessionEpoch,
-)
 from siltstone.protocol.messages.fetch import FetchRequest, FetchTopic, PartitionData
 from siltstone.protocol.names import TopicKey
 from siltstone.storage.log.end import LogEnd
@@ -123,7 +119,7 @@ class FetchSessions:
             self._add(session, some)
             await share.rest()
             if not session.is_at(epoch):
-                raise InvalidFetchSessionEpoch
+                raise errors.InvalidFetchSessionEpoch
         return self._plan_updated(session, request)
 
     def _plan_updated(self, session: FetchSession, request: FetchRequest) -> FetchPlan:
@@ -145,11 +141,11 @@ class FetchSessions:
     def _find(self, request: FetchRequest, *, by_id: bool) -> FetchSession:
         session = self.sessions.get(request.session_id)
         if session is None:
-            raise FetchSessionIdNotFound
+            raise errors.FetchSessionIdNotFound
         if session.epoch != request.session_epoch:
-            raise InvalidFetchSessionEpoch
+            raise errors.InvalidFetchSessionEpoch
         if session.by_id != by_id:
-            raise FetchSessionTopicIdError
+            raise errors.FetchSessionTopicIdError
         return session
 
     def _add(self, session: FetchSession, topics: Sequence[FetchTopic]) -> None:
@@ -163,7 +159,7 @@ class FetchSessions:
         if named > room and _count_new(session, topics) > room:
             self._room.on_full()
             self._close(session)
-            raise FetchSessionIdNotFound
+            raise errors.FetchSessionIdNotFound
         session.add(topics)
         self._count(session, len(session.partitions))
 
@@ -187,7 +183,7 @@ class FetchSessions:
         if plan.session is None:
             return plan
         if plan.session.epoch != plan.epoch:
-            raise InvalidFetchSessionEpoch
+            raise errors.InvalidFetchSessionEpoch
         return self._plan_changed(plan.session)
 
     def conclude(self, plan: FetchPlan, fetched: list[Fetched]) -> tuple[int, Sequence[Told]]:
@@ -239,7 +235,7 @@ class FetchSessions:
             await share.rest()
             if session.epoch != epoch:
                 session.tell_again(concluded)
-                raise InvalidFetchSessionEpoch
+                raise errors.InvalidFetchSessionEpoch
         return session.session_id, fetched if is_new else told
 
     def _find_to_conclude(self, plan: FetchPlan) -> FetchSession | None:
@@ -248,7 +244,7 @@ class FetchSessions:
         if session is None:
             return self._create(plan) if plan.wants_session else None
         if session.epoch != plan.epoch:
-            raise InvalidFetchSessionEpoch
+            raise errors.InvalidFetchSessionEpoch
         return session
 
     def _plan_changed(self, session: FetchSession) -> FetchPlan:

@@ -29,15 +29,7 @@ from siltstone.broker.process.tasks import Tasks
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.topics.topic import Topic
-from siltstone.protocol.coordinator.group_errors import (
-    GroupIdNotFound,
-    GroupMaxSizeReached,
-    IllegalGeneration,
-    InvalidCommitOffsetSize,
-    InvalidGroupId,
-    StaleMemberEpoch,
-    UnknownMemberId,
-)
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.errors import KafkaError, NotCoordinator
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.names import OFFSETS_TOPIC
@@ -148,7 +140,7 @@ class GroupCoordinator:
             InvalidGroupId: No record can hold the name.
         """
         if len(group_id) > MAX_CHARACTERS:
-            raise InvalidGroupId(f"a group id has at most {MAX_CHARACTERS} characters")
+            raise group_errors.InvalidGroupId(f"a group id has at most {MAX_CHARACTERS} characters")
         if not self.journal.is_settled:
             self.journal.check(self.journal.partition_for(group_id))
 
@@ -171,7 +163,7 @@ class GroupCoordinator:
             KafkaError: The group's state is not known yet, or ``missing``: there is no such group.
         """
         if not group_id:
-            raise InvalidGroupId
+            raise group_errors.InvalidGroupId
         self.check(group_id)
         group = self.groups.get(group_id) or self.find(group_id)
         if group is None:
@@ -212,8 +204,8 @@ class GroupCoordinator:
         if group is None:
             if generation >= 0:
                 if has_epochs:
-                    raise GroupIdNotFound(f"group {group_id} was not found")
-                raise IllegalGeneration
+                    raise group_errors.GroupIdNotFound(f"group {group_id} was not found")
+                raise group_errors.IllegalGeneration
             group = self._admit_classic(group_id)
         try:
             group.check_commit(member_id, instance_id, generation, version)
@@ -222,10 +214,10 @@ class GroupCoordinator:
                 for name, partition in offsets.named():
                     topic = self.topics.find(name)
                     check(None if topic is None else topic.id, partition)
-        except StaleMemberEpoch:
+        except group_errors.StaleMemberEpoch:
             if has_epochs:
                 raise
-            raise IllegalGeneration from None
+            raise group_errors.IllegalGeneration from None
         return group
 
     def heartbeat(self, request: HeartbeatRequest) -> None:
@@ -236,7 +228,9 @@ class GroupCoordinator:
             KafkaError: The group refuses, or see `get`.
         """
         group_id, generation, member_id, instance_id = request
-        self.get(group_id, UnknownMemberId).heartbeat(member_id, instance_id, generation)
+        self.get(group_id, group_errors.UnknownMemberId).heartbeat(
+            member_id, instance_id, generation
+        )
 
     def add_classic(self, group_id: str) -> ClassicGroup:
         """Add a group that the journal does not have yet, or has only offsets of."""
@@ -253,7 +247,7 @@ class GroupCoordinator:
         """
         if group_id not in self.groups and group_id not in self.offsets:
             count = max(len(self.groups), self.offsets.group_count) + 1
-            self.settings.limits.check(Limit.GROUPS, count, GroupMaxSizeReached)
+            self.settings.limits.check(Limit.GROUPS, count, group_errors.GroupMaxSizeReached)
             self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
@@ -263,7 +257,9 @@ class GroupCoordinator:
             InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.
         """
         if growth > 0:
-            self.settings.limits.check(Limit.OFFSET_BYTES, size + growth, InvalidCommitOffsetSize)
+            self.settings.limits.check(
+                Limit.OFFSET_BYTES, size + growth, group_errors.InvalidCommitOffsetSize
+            )
         return self.settings.server.group_offsets_max_bytes - size - growth
 
     def _admit_classic(self, group_id: str) -> ClassicGroup:
@@ -290,7 +286,7 @@ class GroupCoordinator:
         if group is not None:
             return group
         if member_id:
-            raise UnknownMemberId
+            raise group_errors.UnknownMemberId
         self.check_room(group_id)
         created = self.add_classic(group_id)
         try:

@@ -21,12 +21,8 @@ from siltstone.broker.security.rights import (
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.settings.resources import ResourceType
 from siltstone.broker.topics.topic import Form
-from siltstone.protocol.errors import (
-    ClusterAuthorizationFailed,
-    GroupAuthorizationFailed,
-    KafkaError,
-    TopicAuthorizationFailed,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 
 Row = TypeVar("Row", bound="tuple[Any, ...]")
 
@@ -46,8 +42,8 @@ _ALL_WITH_GROUP: Final = _bits(GROUP_OPERATIONS)
 _ALL_WITH_CLUSTER: Final = _bits(CLUSTER_OPERATIONS)
 
 CLUSTER_REFUSED: Final[dict[str, Any]] = {
-    "error_code": ClusterAuthorizationFailed.code,
-    "error_message": ClusterAuthorizationFailed().message,
+    "error_code": errors.ClusterAuthorizationFailed.code,
+    "error_message": errors.ClusterAuthorizationFailed().message,
 }
 """The error fields of an answer, or of a row, for a client that has no right to the cluster."""
 
@@ -75,12 +71,12 @@ def find_refusal(
     refusal: KafkaError | None = None
     if kind == ResourceType.TOPIC:
         if not context.may(operation, TOPIC, name):
-            refusal = TopicAuthorizationFailed()
+            refusal = errors.TopicAuthorizationFailed()
     elif kind == ResourceType.GROUP:
         if not context.may(operation, GROUP, name):
-            refusal = GroupAuthorizationFailed()
+            refusal = errors.GroupAuthorizationFailed()
     elif kind in _OF_CLUSTER and not context.may(operation, CLUSTER):
-        refusal = ClusterAuthorizationFailed()
+        refusal = errors.ClusterAuthorizationFailed()
     return refusal
 
 

@@ -20,13 +20,9 @@ from siltstone.broker.handlers.consumer_heartbeat import check_enabled
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.broker.services import RequestContext
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
-from siltstone.protocol.errors import (
-    ErrorCode,
-    GroupAuthorizationFailed,
-    KafkaError,
-    TopicAuthorizationFailed,
-)
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.consumer_group_describe import (
     Assignment,
     ConsumerGroupDescribeRequest,
@@ -66,7 +62,7 @@ def _describe(
     group_id: str,
 ) -> Any:
     if context.rights is not None and not context.may(DESCRIBE, GROUP, group_id):
-        refusal = GroupAuthorizationFailed()
+        refusal = errors.GroupAuthorizationFailed()
         return _refuse(group_id, refusal.code, refusal.message)
     if disabled is not None:
         return _refuse(group_id, disabled.code, disabled.own_message)
@@ -82,7 +78,7 @@ def _describe(
         image = groups.consumer.image
         members = [_member(machine, each, image) for each in machine.members.values()]
         if context.rights is not None and not _sees_topics(context, members):
-            return _refuse(group_id, TopicAuthorizationFailed.code, _HIDDEN_TOPICS)
+            return _refuse(group_id, errors.TopicAuthorizationFailed.code, _HIDDEN_TOPICS)
     return (
         0,
         None,

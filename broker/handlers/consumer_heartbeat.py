@@ -18,13 +18,8 @@ from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, READ, TOPIC
 from siltstone.broker.services import RequestContext, Services
-from siltstone.protocol.errors import (
-    GroupAuthorizationFailed,
-    InvalidRequest,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnsupportedVersion,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.java import client_host
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_group_heartbeat import (
@@ -47,14 +42,14 @@ async def handle(
 ) -> ConsumerGroupHeartbeatResponse:
     """Handle a heartbeat: admit, keep or remove a member, and answer with its assignment."""
     if not context.may(READ, GROUP, request.group_id):
-        return _refuse(GroupAuthorizationFailed())
+        return _refuse(errors.GroupAuthorizationFailed())
     share = LoopShare()
     names = request.subscribed_topic_names
     if names is not None:
         if context.rights is not None:
             for name in names:
                 if not context.may(DESCRIBE, TOPIC, name):
-                    return _refuse(TopicAuthorizationFailed())
+                    return _refuse(errors.TopicAuthorizationFailed())
                 await share.rest()
         request = request._replace(subscribed_topic_names=await share.sort_once(names))
     owned = None
@@ -65,7 +60,7 @@ async def handle(
     try:
         check_enabled(services)
         if not request.group_id.strip():
-            raise InvalidRequest("GroupId can't be empty.")
+            raise errors.InvalidRequest("GroupId can't be empty.")
         values = _read(context, request, owned)
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
@@ -95,7 +90,7 @@ def check_enabled(services: Services) -> None:
     """
     protocols = services.settings.server.group_coordinator_rebalance_protocols
     if "consumer" not in protocols or not services.features.level("group.version"):
-        raise UnsupportedVersion
+        raise errors.UnsupportedVersion
 
 
 def _read(
@@ -145,6 +140,6 @@ async def _merge(listed: Sequence[TopicPartitions], share: LoopShare) -> dict[UU
 
 def _refuse(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
     message = error.own_message
-    if isinstance(error, (GroupAuthorizationFailed, TopicAuthorizationFailed)):
+    if isinstance(error, (errors.GroupAuthorizationFailed, errors.TopicAuthorizationFailed)):
         message = error.message
     return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=message)

@@ -11,14 +11,8 @@ from siltstone.broker.security.rights import ALTER, TOPIC
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_replicas, check_total
 from siltstone.broker.topics.topic import Topic
-from siltstone.protocol.errors import (
-    InvalidPartitions,
-    InvalidReplicaAssignment,
-    InvalidRequest,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -39,7 +33,7 @@ async def handle(
     for each in request.topics:
         # Kafka refuses a name that occurs twice, whatever rights a client has.
         if counts[each.name] == 1 and not context.may(ALTER, TOPIC, each.name):
-            code = TopicAuthorizationFailed.code
+            code = errors.TopicAuthorizationFailed.code
             results[each.name] = CreatePartitionsTopicResult(each.name, code, None)
         elif each.name in known:
             total += max(each.count - known[each.name].partitions, 0)
@@ -48,7 +42,7 @@ async def handle(
     async def extend(wanted: CreatePartitionsTopic) -> None:
         try:
             if counts[wanted.name] > 1:
-                raise InvalidRequest(f"topic {wanted.name} is in the request twice")
+                raise errors.InvalidRequest(f"topic {wanted.name} is in the request twice")
             check_total(total)
             topic = _check_increase(context, wanted)
             context.take_partitions(wanted.count - topic.partitions)
@@ -80,15 +74,15 @@ def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> T
     """
     topic = context.services.topics.topics.get(wanted.name)
     if topic is None:
-        raise UnknownTopicOrPartition(f"there is no topic {wanted.name}")
+        raise errors.UnknownTopicOrPartition(f"there is no topic {wanted.name}")
     increase = wanted.count - topic.partitions
     if increase <= 0:
-        raise InvalidPartitions(
+        raise errors.InvalidPartitions(
             f"topic {topic.name} has {topic.partitions} partitions; {wanted.count} are no more"
         )
     if wanted.assignments is not None:
         if len(wanted.assignments) != increase:
-            raise InvalidReplicaAssignment(
+            raise errors.InvalidReplicaAssignment(
                 f"{increase} partitions are added, but {len(wanted.assignments)} are assigned"
             )
         for each in wanted.assignments:

@@ -26,14 +26,8 @@ from siltstone.broker.topics.assignments import (
 )
 from siltstone.config.describe import describe_topic
 from siltstone.config.layers import Layers
-from siltstone.protocol.errors import (
-    InvalidConfig,
-    InvalidPartitions,
-    InvalidRequest,
-    KafkaError,
-    TopicAlreadyExists,
-    TopicAuthorizationFailed,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.create_topics import (
     RESPONSE,
     CreatableTopic,
@@ -66,7 +60,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         else:
             results[each.name] = CreatableTopicResult(
                 name=each.name,
-                error_code=TopicAuthorizationFailed.code,
+                error_code=errors.TopicAuthorizationFailed.code,
                 error_message="Authorization failed.",
             )
         await share.rest()
@@ -77,7 +71,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
         try:
             check_total(total)
             if counts[wanted.name] > 1:
-                raise InvalidRequest(f"topic {wanted.name} is in the request twice")
+                raise errors.InvalidRequest(f"topic {wanted.name} is in the request twice")
             results[wanted.name] = await _create(
                 context, wanted, validate_only=request.validate_only, describes=describes
             )
@@ -103,11 +97,11 @@ async def _create(
     topics = context.services.topics
     name = wanted.name
     if name == CLUSTER_METADATA_TOPIC:
-        raise InvalidRequest(f"topic {name} is Kafka's own and has no place here")
+        raise errors.InvalidRequest(f"topic {name} is Kafka's own and has no place here")
     check_topic_name(name)
     topics.check_collision(name)
     if name in topics.topics:
-        raise TopicAlreadyExists(f"topic {name} already exists")
+        raise errors.TopicAlreadyExists(f"topic {name} already exists")
     overrides = _check_configs(context, wanted)
     partitions = _check_partitions(context, wanted)
     context.take_partitions(partitions)
@@ -123,7 +117,7 @@ async def _create(
             name=name,
             topic_id=topic_id.bytes,
             error_message=None,
-            topic_config_error_code=TopicAuthorizationFailed.code,
+            topic_config_error_code=errors.TopicAuthorizationFailed.code,
         )
     configs: Sequence[Any] = ()
     if describes:
@@ -162,7 +156,9 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
     overrides = {}
     for config in wanted.configs:
         if config.value is None:
-            raise InvalidConfig(f"{config.name} has no value; leave it out to have the default")
+            raise errors.InvalidConfig(
+                f"{config.name} has no value; leave it out to have the default"
+            )
         overrides[config.name] = config.value
     context.services.settings.check_topic(wanted.name, overrides)
     return overrides
@@ -179,7 +175,7 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
     """
     if wanted.assignments:
         if wanted.replication_factor != -1 or wanted.num_partitions != -1:
-            raise InvalidRequest(
+            raise errors.InvalidRequest(
                 f"topic {wanted.name} has an assignment, so the numbers of partitions and of "
                 "replicas must be -1"
             )
@@ -189,7 +185,7 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
         return len(wanted.assignments)
     check_replication_factor(wanted.replication_factor)
     if wanted.num_partitions == 0 or wanted.num_partitions < -1:
-        raise InvalidPartitions(
+        raise errors.InvalidPartitions(
             f"{wanted.num_partitions} partitions cannot be; ask for at least 1, or for -1 to have "
             "the default"
         )

@@ -14,15 +14,8 @@ from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, TOPIC
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.topic import Topic
-from siltstone.protocol.errors import (
-    InvalidRequest,
-    InvalidTopic,
-    KafkaError,
-    TopicAuthorizationFailed,
-    TopicDeletionDisabled,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -116,7 +109,7 @@ def _find_refusal(context: RequestContext, wanted: DeleteTopicState) -> Deletabl
             name = topic.name
     if may:
         return None
-    refusal = TopicAuthorizationFailed()
+    refusal = errors.TopicAuthorizationFailed()
     return DeletableTopicResult(name, key, refusal.code, refusal.message)
 
 
@@ -134,21 +127,21 @@ def _find_doomed(
     services = context.services
     if not services.settings.server.delete_topic_enable:
         if context.version < _FIRST_WITH_DELETION_DISABLED:
-            raise InvalidRequest("topics cannot be deleted: delete.topic.enable is false")
-        raise TopicDeletionDisabled
+            raise errors.InvalidRequest("topics cannot be deleted: delete.topic.enable is false")
+        raise errors.TopicDeletionDisabled
     name, key = wanted
     if (name is None) == (key == NO_ID):
-        raise InvalidRequest("name a topic or give its id, one of the two")
+        raise errors.InvalidRequest("name a topic or give its id, one of the two")
     if name is not None:
         topic = services.topics.topics.get(name)
-        unknown: KafkaError = UnknownTopicOrPartition(f"there is no topic {name}")
+        unknown: KafkaError = errors.UnknownTopicOrPartition(f"there is no topic {name}")
     else:
         topic = services.topics.by_id.get(key)
-        unknown = UnknownTopicId(f"there is no topic with the id {UUID(bytes=key)}")
+        unknown = errors.UnknownTopicId(f"there is no topic with the id {UUID(bytes=key)}")
     if counts[_target(context, wanted)] > 1:
-        raise InvalidRequest(f"topic {name or UUID(bytes=key)} is in the request twice")
+        raise errors.InvalidRequest(f"topic {name or UUID(bytes=key)} is in the request twice")
     if topic is None:
         raise unknown
     if topic.is_internal:
-        raise InvalidTopic(f"topic {topic.name} is the broker's own and cannot be deleted")
+        raise errors.InvalidTopic(f"topic {topic.name} is the broker's own and cannot be deleted")
     return topic

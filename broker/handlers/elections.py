@@ -15,15 +15,8 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_replicas
-from siltstone.protocol.errors import (
-    ClusterAuthorizationFailed,
-    ElectionNotNeeded,
-    ErrorCode,
-    InvalidRequest,
-    KafkaError,
-    NoReassignmentInProgress,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -53,9 +46,9 @@ async def elect_leaders(
     """Answer for each partition that its leader is elected already."""
     refusal: KafkaError | None = None
     if not context.may(ALTER, CLUSTER):
-        refusal = ClusterAuthorizationFailed()
+        refusal = errors.ClusterAuthorizationFailed()
     elif request.election_type not in _ELECTION_TYPES:
-        refusal = InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
+        refusal = errors.InvalidRequest(f"election type {request.election_type}; 0 and 1 are known")
     share = LoopShare()
     results = []
     for name, indexes in request.topic_partitions or ():
@@ -71,16 +64,16 @@ async def elect_leaders(
 def _elect(
     context: RequestContext, refusal: KafkaError | None, topic: str, index: int
 ) -> PartitionResult:
-    error = refusal or _find_unknown(context, topic, index) or ElectionNotNeeded()
+    error = refusal or _find_unknown(context, topic, index) or errors.ElectionNotNeeded()
     return PartitionResult(index, error.code, error.message)
 
 
 def _find_unknown(context: RequestContext, topic: str, index: int) -> KafkaError | None:
     found = context.services.topics.topics.get(topic)
     if found is None:
-        return UnknownTopicOrPartition(f"there is no topic {topic}")
+        return errors.UnknownTopicOrPartition(f"there is no topic {topic}")
     if not 0 <= index < found.partitions:
-        return UnknownTopicOrPartition(f"topic {topic} has no partition {index}")
+        return errors.UnknownTopicOrPartition(f"topic {topic} has no partition {index}")
     return None
 
 
@@ -117,7 +110,7 @@ def _reassign(
         if unknown is not None:
             raise unknown
         if wanted.replicas is None:
-            raise NoReassignmentInProgress
+            raise errors.NoReassignmentInProgress
         check_replicas(wanted.replicas, context.services.identity.node_id)
     except KafkaError as error:
         return ReassignablePartitionResponse(index, error.code, error.message)

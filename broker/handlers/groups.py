@@ -20,13 +20,9 @@ from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
 from siltstone.broker.services import RequestContext
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
-from siltstone.protocol.errors import (
-    CoordinatorLoadInProgress,
-    ErrorCode,
-    GroupAuthorizationFailed,
-    KafkaError,
-)
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -55,7 +51,7 @@ async def describe(
 
 def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, group_id: str) -> Any:
     if context.rights is not None and not context.may(DESCRIBE, GROUP, group_id):
-        refusal = GroupAuthorizationFailed()
+        refusal = errors.GroupAuthorizationFailed()
         return _absent(group_id, refusal.code, refusal.message, authorized.NOT_ASKED, "")
     operations = authorized.of_group(context, group_id) if asked else authorized.NOT_ASKED
     try:
@@ -117,7 +113,7 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
     """List the groups of all kinds that match the filters; case does not matter."""
     groups = context.services.groups()
     if groups.journal.loading_count:
-        return ListGroupsResponse(error_code=CoordinatorLoadInProgress.code)
+        return ListGroupsResponse(error_code=errors.CoordinatorLoadInProgress.code)
     sees_all = context.sees(DESCRIBE, CLUSTER)
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
@@ -163,7 +159,7 @@ async def _flush(journal: CoordinatorLog, code: ErrorCode) -> ErrorCode:
 
 def _delete(context: RequestContext, group_id: str) -> ErrorCode:
     if not context.may(DELETE, GROUP, group_id):
-        return GroupAuthorizationFailed.code
+        return errors.GroupAuthorizationFailed.code
     groups = context.services.groups()
     try:
         groups.check(group_id)

@@ -27,13 +27,7 @@ from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.handlers.authorized import user_of
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.broker.services import RequestContext
-from siltstone.protocol.coordinator.group_errors import (
-    GroupMaxSizeReached,
-    InconsistentGroupProtocol,
-    InvalidGroupId,
-    InvalidSessionTimeout,
-    UnknownMemberId,
-)
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.errors import GroupAuthorizationFailed, KafkaError, UnknownServerError
 from siltstone.protocol.java import client_host
 from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -100,7 +94,7 @@ def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[Jo
         coordinator.check(request.group_id)
         group = coordinator.find_or_create_classic(request.group_id, request.member_id)
         group.join(values, parked)
-    except (GroupMaxSizeReached, UnknownServerError) as error:
+    except (group_errors.GroupMaxSizeReached, UnknownServerError) as error:
         parked(JoinResult(error.code, ""))
     except KafkaError as error:
         parked(JoinResult(error.code, request.member_id))
@@ -115,12 +109,12 @@ def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
         InvalidSessionTimeout: The session is shorter or longer than the broker allows.
     """
     if not request.group_id:
-        raise InvalidGroupId
+        raise group_errors.InvalidGroupId
     version = context.version
     server = context.services.settings.server
     session_ms = request.session_timeout_ms
     if not server.group_min_session_timeout_ms <= session_ms <= server.group_max_session_timeout_ms:
-        raise InvalidSessionTimeout
+        raise group_errors.InvalidSessionTimeout
     return JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -177,7 +171,7 @@ def _check(context: RequestContext, request: SyncGroupRequest) -> None:
     """
     said = {request.protocol_type, request.protocol_name}
     if context.version >= _FIRST_WITH_PROTOCOL and None in said:
-        raise InconsistentGroupProtocol
+        raise group_errors.InconsistentGroupProtocol
     if not context.may(READ, GROUP, request.group_id):
         raise GroupAuthorizationFailed
 
@@ -185,7 +179,7 @@ def _check(context: RequestContext, request: SyncGroupRequest) -> None:
 def _begin_sync(
     coordinator: GroupCoordinator, request: SyncGroupRequest, parked: Parked[SyncResult]
 ) -> None:
-    coordinator.get(request.group_id, UnknownMemberId).sync(
+    coordinator.get(request.group_id, group_errors.UnknownMemberId).sync(
         SyncRequest(
             member_id=request.member_id,
             instance_id=request.group_instance_id,

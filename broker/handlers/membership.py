@@ -9,13 +9,9 @@ from collections.abc import Sequence
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.broker.services import RequestContext
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import InvalidGroupId
-from siltstone.protocol.errors import (
-    CoordinatorLoadInProgress,
-    ErrorCode,
-    GroupAuthorizationFailed,
-    KafkaError,
-)
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from siltstone.protocol.messages.leave_group import (
     LeaveGroupRequest,
@@ -31,10 +27,10 @@ _ALIVE = HeartbeatResponse()
 def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     """Keep a member alive, or tell it to join again."""
     if not context.may(READ, GROUP, request.group_id):
-        return HeartbeatResponse(error_code=GroupAuthorizationFailed.code)
+        return HeartbeatResponse(error_code=errors.GroupAuthorizationFailed.code)
     try:
         context.services.groups().heartbeat(request)
-    except CoordinatorLoadInProgress:
+    except errors.CoordinatorLoadInProgress:
         pass  # no error, as in Kafka: otherwise the member would join again without need
     except KafkaError as error:
         return HeartbeatResponse(error_code=error.code)
@@ -44,7 +40,7 @@ def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatRe
 async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove members; before version 3 only one, whose error is the error of the answer."""
     if not context.may(READ, GROUP, request.group_id):
-        return LeaveGroupResponse(error_code=GroupAuthorizationFailed.code)
+        return LeaveGroupResponse(error_code=errors.GroupAuthorizationFailed.code)
     leaving: Sequence[MemberIdentity] = request.members
     if context.version < _FIRST_WITH_MEMBERS:
         leaving = [MemberIdentity(request.member_id)]

@@ -23,16 +23,8 @@ from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.assignments import check_total
 from siltstone.broker.topics.internal import preset_for
 from siltstone.broker.topics.topic import Form, Topic, keep
-from siltstone.protocol.errors import (
-    ErrorCode,
-    InvalidRequest,
-    InvalidTopic,
-    KafkaError,
-    TopicAlreadyExists,
-    TopicAuthorizationFailed,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.metadata import (
     RESPONSE,
@@ -100,7 +92,7 @@ async def _handle_seen(context: RequestContext, request: MetadataRequest) -> Met
 
 def _is_unknown(described: Any) -> bool:
     is_row = isinstance(described, MetadataResponseTopic)
-    return is_row and described.error_code == UnknownTopicOrPartition.code
+    return is_row and described.error_code == errors.UnknownTopicOrPartition.code
 
 
 def _only_ids(
@@ -121,7 +113,7 @@ def _find_refusal_by_id(
         topic = context.services.topics.by_id.get(wanted.topic_id)
     if topic is None or context.may(DESCRIBE, TOPIC, topic.name):
         return None
-    return MetadataResponseTopic(TopicAuthorizationFailed.code, None, wanted.topic_id)
+    return MetadataResponseTopic(errors.TopicAuthorizationFailed.code, None, wanted.topic_id)
 
 
 def _find_refusal_by_name(
@@ -132,10 +124,10 @@ def _find_refusal_by_name(
     if name is None:
         return None  # an invalid row is refused elsewhere
     if not context.may(DESCRIBE, TOPIC, name):
-        return MetadataResponseTopic(TopicAuthorizationFailed.code, name)
+        return MetadataResponseTopic(errors.TopicAuthorizationFailed.code, name)
     if may_create or name in context.services.topics.topics or context.may(CREATE, TOPIC, name):
         return None
-    return _refuse(TopicAuthorizationFailed.code, name)
+    return _refuse(errors.TopicAuthorizationFailed.code, name)
 
 
 async def _handle(context: RequestContext, request: MetadataRequest) -> MetadataResponse:
@@ -149,7 +141,7 @@ async def _handle(context: RequestContext, request: MetadataRequest) -> Metadata
         return _respond(context, request, await _describe_all(context, form, share))
     by_id, keys = await _sort_out(context, wanted, share)
     if keys is None:
-        code = InvalidRequest.code
+        code = errors.InvalidRequest.code
         refused = await share.each(
             wanted, lambda each: _refuse(code, each.name or "", each.topic_id)
         )
@@ -225,7 +217,7 @@ async def _create_and_describe(
         try:
             # A topic that existed when the rights were checked may have been deleted.
             if not (context.sees(CREATE, CLUSTER) or context.may(CREATE, TOPIC, name)):
-                raise TopicAuthorizationFailed
+                raise errors.TopicAuthorizationFailed
             check_total(total)
             await _create(context, name)
         except KafkaError as error:
@@ -264,9 +256,9 @@ def _describe_name(context: RequestContext, form: Form, name: str) -> Any:
         return _describe_kept(context, topic, form)
     try:
         check_topic_name(name)
-    except InvalidTopic as error:
+    except errors.InvalidTopic as error:
         return _refuse_name(context, form, error.code, name)
-    return _refuse_name(context, form, UnknownTopicOrPartition.code, name)
+    return _refuse_name(context, form, errors.UnknownTopicOrPartition.code, name)
 
 
 def _refuse_name(context: RequestContext, form: Form, code: ErrorCode, name: str) -> Any:
@@ -288,14 +280,14 @@ async def _create(context: RequestContext, name: str) -> None:
     check_topic_name(name)
     topics.check_collision(name)
     preset = preset_for(name, context.services.settings.server)
-    with suppress(TopicAlreadyExists):
+    with suppress(errors.TopicAlreadyExists):
         await topics.create(name, preset.partitions, preset.overrides)
 
 
 def _describe_id(context: RequestContext, form: Form, topic_id: bytes) -> Any:
     topic = context.services.topics.by_id.get(topic_id)
     if topic is None:
-        return _refuse(UnknownTopicId.code, None, topic_id)
+        return _refuse(errors.UnknownTopicId.code, None, topic_id)
     return _describe_kept(context, topic, form)
 
 

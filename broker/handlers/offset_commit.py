@@ -19,15 +19,10 @@ from siltstone.broker.handlers.authorized import split_many, weave
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ
 from siltstone.broker.services import RequestContext, Services
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
 from siltstone.protocol.core import Grid
-from siltstone.protocol.errors import (
-    GroupAuthorizationFailed,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.columns import ERROR_CODE
 from siltstone.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,7 +35,7 @@ Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
 
 _NO_RETENTION = -1
 _LATEST_MS = (1 << 63) - 1
-_MISSING = (UnknownTopicOrPartition.code, UnknownTopicId.code)
+_MISSING = (errors.UnknownTopicOrPartition.code, errors.UnknownTopicId.code)
 
 
 async def handle(context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
@@ -53,7 +48,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     refused: dict[int, OffsetCommitRequestTopic] = {}
     if context.rights is not None:
         if not context.may(READ, GROUP, request.group_id):
-            return _answer(await _refuse_all(topics, GroupAuthorizationFailed.code, share))
+            return _answer(await _refuse_all(topics, errors.GroupAuthorizationFailed.code, share))
         by_id = context.version >= FIRST_OFFSETS_WITH_TOPIC_ID
         topics, refused = await split_many(context, READ, topics, share, by_id=by_id)
     groups = context.services.groups()
@@ -71,7 +66,7 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     if is_any_unknown:
         results = await _merge(results, share)
     if refused:
-        rows = await _refuse_all(refused.values(), TopicAuthorizationFailed.code, share)
+        rows = await _refuse_all(refused.values(), errors.TopicAuthorizationFailed.code, share)
         places = dict(zip(refused, rows, strict=True))
         results = weave(results, places, len(request.topics))
     return _answer(results)

@@ -6,17 +6,12 @@ from siltstone.broker.groups.group import Group
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
 from siltstone.broker.services import RequestContext, Services
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     GroupSubscribedToTopic,
 )
-from siltstone.protocol.errors import (
-    ErrorCode,
-    GroupAuthorizationFailed,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -29,7 +24,7 @@ from siltstone.protocol.messages.offset_delete import (
 async def delete(context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Delete offsets of topics that no member reads; a missing offset is no error."""
     if not context.may(DELETE, GROUP, request.group_id):
-        return OffsetDeleteResponse(error_code=GroupAuthorizationFailed.code)
+        return OffsetDeleteResponse(error_code=errors.GroupAuthorizationFailed.code)
     share = LoopShare()
     journal = context.services.groups().journal
     answered: dict[str, list[OffsetDeleteResponsePartition]] = {}
@@ -44,7 +39,7 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
                     if journal.unflushed:  # not after a rest, see OffsetCommit
                         await share.wait_for(journal.flush())
                 else:
-                    denied = TopicAuthorizationFailed.code
+                    denied = errors.TopicAuthorizationFailed.code
                     rows += [OffsetDeleteResponsePartition(each[0], denied) for each in some]
                 await share.rest()
     except KafkaError as refusal:
@@ -76,7 +71,7 @@ def _delete_some(
         groups = services.groups()
         deleted = groups.delete_offsets(group, [(name, index) for index in known])
         groups.offsets.deleted_count += deleted
-    unknown = UnknownTopicOrPartition.code
+    unknown = errors.UnknownTopicOrPartition.code
     return [
         OffsetDeleteResponsePartition(index, code if index in known else unknown)
         for index in indexes

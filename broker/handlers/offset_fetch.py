@@ -15,13 +15,9 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, TOPIC
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
-from siltstone.protocol.errors import (
-    GroupAuthorizationFailed,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicId,
-)
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -60,7 +56,7 @@ async def _fetch(
     await share.rest()
     group_id, member_id, member_epoch, topics = wanted
     if not context.may(DESCRIBE, GROUP, group_id):
-        return await _refuse(context.version, wanted, GroupAuthorizationFailed.code, share)
+        return await _refuse(context.version, wanted, errors.GroupAuthorizationFailed.code, share)
     groups = context.services.groups()
     try:
         groups.check(group_id)
@@ -125,7 +121,7 @@ async def _refuse(
 
 
 def _hide(indexes: Sequence[int]) -> list[OffsetFetchResponsePartition]:
-    return [_row(index, TopicAuthorizationFailed.code) for index in indexes]
+    return [_row(index, errors.TopicAuthorizationFailed.code) for index in indexes]
 
 
 def _row(index: int, code: int) -> OffsetFetchResponsePartition:
@@ -172,7 +168,7 @@ class _Lookup:
         """Return the offsets of partitions of a topic by its id, if a topic has it."""
         topic = self._registry.by_id.get(topic_id)
         if topic is None:
-            return [_row(index, UnknownTopicId.code) for index in indexes]
+            return [_row(index, errors.UnknownTopicId.code) for index in indexes]
         return self.find(topic.name, indexes)
 
     def find_all(self, *, has_ids: bool) -> Iterator[tuple[str, bytes, Sequence[Any]]]:

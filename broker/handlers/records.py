@@ -12,12 +12,8 @@ from typing import Any, Final
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, TOPIC
 from siltstone.broker.services import RequestContext
-from siltstone.protocol.errors import (
-    InvalidTopic,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -25,8 +21,8 @@ from siltstone.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
-_UNKNOWN: Final = UnknownTopicOrPartition.code
-_INTERNAL: Final = InvalidTopic.code
+_UNKNOWN: Final = errors.UnknownTopicOrPartition.code
+_INTERNAL: Final = errors.InvalidTopic.code
 
 
 async def delete(context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
@@ -41,7 +37,7 @@ async def delete(context: RequestContext, request: DeleteRecordsRequest) -> Dele
 
 
 def _refuse(_: RequestContext, __: str, wanted: Sequence[DeleteRecordsPartition]) -> list[Any]:
-    return [(index, -1, TopicAuthorizationFailed.code) for index, _ in wanted]
+    return [(index, -1, errors.TopicAuthorizationFailed.code) for index, _ in wanted]
 
 
 def _delete_some(

@@ -16,14 +16,8 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, TOPIC
 from siltstone.broker.services import RequestContext
 from siltstone.broker.topics.topic import Form, Topic, keep
-from siltstone.protocol.errors import (
-    ErrorCode,
-    InvalidRequest,
-    InvalidTopic,
-    KafkaError,
-    TopicAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.describe_topic_partitions import (
     RESPONSE,
     DescribeTopicPartitionsRequest,
@@ -75,7 +69,7 @@ async def _split(
 
 
 def _refuse_hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(TopicAuthorizationFailed.code, name)
+    return DescribeTopicPartitionsResponseTopic(errors.TopicAuthorizationFailed.code, name)
 
 
 async def _describe_some(
@@ -127,7 +121,7 @@ async def _describe_some(
 async def _refuse_all(names: Sequence[str], share: LoopShare) -> DescribeTopicPartitionsResponse:
     """Refuse an invalid cursor by an error in each topic: the answer has no other error field."""
     refused = await share.each(
-        names, lambda name: _refuse(name, InvalidRequest.code, authorized.NOT_ASKED)
+        names, lambda name: _refuse(name, errors.InvalidRequest.code, authorized.NOT_ASKED)
     )
     return DescribeTopicPartitionsResponse(topics=refused)
 
@@ -142,11 +136,11 @@ def _refuse(name: str, code: ErrorCode, operations: int) -> DescribeTopicPartiti
 
 
 def _unknown(name: str, operations: int) -> DescribeTopicPartitionsResponseTopic:
-    error: type[KafkaError] = UnknownTopicOrPartition
+    error: type[KafkaError] = errors.UnknownTopicOrPartition
     try:
         check_topic_name(name)
-    except InvalidTopic:
-        error = InvalidTopic
+    except errors.InvalidTopic:
+        error = errors.InvalidTopic
     return _refuse(name, error.code, operations)
 
 

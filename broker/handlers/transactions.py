@@ -19,18 +19,8 @@ from siltstone.broker.security.rights import (
 )
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from siltstone.protocol.errors import (
-    ClusterAuthorizationFailed,
-    ErrorCode,
-    InvalidProducerEpoch,
-    InvalidRequest,
-    KafkaError,
-    OperationNotAttempted,
-    ProducerFenced,
-    TopicAuthorizationFailed,
-    TransactionalIdAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -52,8 +42,8 @@ _FIRST_WITH_EPOCH_BUMP = 5
 
 def code_of(error: KafkaError, version: int) -> ErrorCode:
     """Return the code of a refusal; versions 0 and 1 have an older code for it."""
-    if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
-        return InvalidProducerEpoch.code
+    if isinstance(error, errors.ProducerFenced) and version < _FIRST_WITH_FENCED:
+        return errors.InvalidProducerEpoch.code
     return error.code
 
 
@@ -101,7 +91,7 @@ async def add_partitions(
     """Add partitions to their producers' transactions; of each transaction all or none."""
     version = context.version
     if version >= _FIRST_BY_BROKERS and not context.may(CLUSTER_ACTION, CLUSTER):
-        return AddPartitionsToTxnResponse(error_code=ClusterAuthorizationFailed.code)
+        return AddPartitionsToTxnResponse(error_code=errors.ClusterAuthorizationFailed.code)
     wanted: Sequence[AddPartitionsToTxnTransaction] = request.transactions
     if version < _FIRST_BY_BROKERS:
         wanted = [_only_transaction(request)]
@@ -129,7 +119,7 @@ async def _add(
     await share.rest()  # also for many topics without partitions
     name = wanted.transactional_id
     if context.version < _FIRST_BY_BROKERS and not context.may(WRITE, TRANSACTIONAL_ID, name):
-        return await _refuse(wanted, TransactionalIdAuthorizationFailed.code, share)
+        return await _refuse(wanted, errors.TransactionalIdAuthorizationFailed.code, share)
     partitions = _partitions_of(wanted)
     codes = await _find_faults(context, partitions, share)
     if not codes:
@@ -177,13 +167,13 @@ async def _find_faults(
         if is_client and name not in may_write:
             may_write[name] = not is_internal(name) and context.may(WRITE, TOPIC, name)
         if is_client and not may_write[name]:
-            codes[each] = TopicAuthorizationFailed.code
+            codes[each] = errors.TopicAuthorizationFailed.code
             has_faults = True
         elif each not in logs:
-            codes[each] = UnknownTopicOrPartition.code
+            codes[each] = errors.UnknownTopicOrPartition.code
             has_faults = True
         else:
-            codes[each] = OperationNotAttempted.code
+            codes[each] = errors.OperationNotAttempted.code
         await share.rest()
     return codes if has_faults else {}
 
@@ -199,7 +189,7 @@ async def _add_or_verify(
     codes: dict[tuple[str, int], ErrorCode] = dict.fromkeys(partitions, ErrorCode.none)
     try:
         if not wanted.transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+            raise errors.InvalidRequest("a transactional id must not be empty")
         if not wanted.verify_only:
             version = client_version_of(context.version)
             coordinator.add_partitions(*producer, partitions, client_version=version)

@@ -10,13 +10,8 @@ from siltstone.broker.security.rights import ALTER, CLUSTER, CLUSTER_ACTION
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from siltstone.protocol.errors import (
-    ClusterAuthorizationFailed,
-    ErrorCode,
-    InvalidProducerEpoch,
-    InvalidProducerIdMapping,
-    KafkaError,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -40,7 +35,7 @@ async def write(
         for topic in marker.topics:
             partitions = []
             for index in topic.partition_indexes:
-                code = ClusterAuthorizationFailed.code
+                code = errors.ClusterAuthorizationFailed.code
                 if may_write:
                     code = _write(context, marker, topic.name, index)
                 partitions.append(WritableTxnMarkerPartitionResult(index, code))
@@ -60,7 +55,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     )
     try:
         if marker.producer_id < 0:
-            raise InvalidProducerIdMapping(f"{marker.producer_id} is the id of no producer")
+            raise errors.InvalidProducerIdMapping(f"{marker.producer_id} is the id of no producer")
         log = context.services.topics.find_log(topic, index)
         if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
             _check_epoch(log, marker)
@@ -78,7 +73,7 @@ def _check_epoch(log: Log, marker: WritableTxnMarker) -> None:
         and entry.transaction_first_offset >= 0
         and marker.producer_epoch <= entry.epoch
     ):
-        raise InvalidProducerEpoch(
+        raise errors.InvalidProducerEpoch(
             f"a marker with epoch {marker.producer_epoch} cannot end the transaction that producer "
             f"{marker.producer_id} has open with epoch {entry.epoch}"
         )

@@ -21,24 +21,9 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.producing import Rules, admit
-from siltstone.protocol.coordinator.group_errors import (
-    InvalidCommitOffsetSize,
-    InvalidGroupId,
-    OffsetMetadataTooLarge,
-)
-from siltstone.protocol.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    ErrorCode,
-    GroupAuthorizationFailed,
-    InvalidRequest,
-    KafkaError,
-    PolicyViolation,
-    TopicAuthorizationFailed,
-    TransactionAbortable,
-    TransactionalIdAuthorizationFailed,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.coordinator import group_errors
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
@@ -78,7 +63,7 @@ def add_offsets(
     partition = context.services.groups().journal.partition_for(request.group_id)
     try:
         if not request.transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+            raise errors.InvalidRequest("a transactional id must not be empty")
         context.services.transactions().add_partitions(
             request.transactional_id,
             request.producer_id,
@@ -96,9 +81,9 @@ def _find_refusal(
 ) -> KafkaError | None:
     """Return why a client may not commit for the group in the transaction."""
     if not context.may(WRITE, TRANSACTIONAL_ID, request.transactional_id):
-        return TransactionalIdAuthorizationFailed()
+        return errors.TransactionalIdAuthorizationFailed()
     if not context.may(READ, GROUP, request.group_id):
-        return GroupAuthorizationFailed()
+        return errors.GroupAuthorizationFailed()
     return None
 
 
@@ -137,9 +122,9 @@ async def _try(
     """Write offsets, with an fsync if settings ask for it, and return one code for all of them."""
     try:
         if not request.group_id:
-            raise InvalidGroupId
+            raise group_errors.InvalidGroupId
         if not context.services.groups().journal.is_created:
-            raise CoordinatorNotAvailable
+            raise errors.CoordinatorNotAvailable
         _write(context, request, offsets)
         await flush(context, share)
     except KafkaError as error:
@@ -163,7 +148,7 @@ def _sort(
     allowed = []
     for topic in topics:
         if not context.may(READ, TOPIC, topic.name):
-            denied = TopicAuthorizationFailed.code
+            denied = errors.TopicAuthorizationFailed.code
             codes |= {(topic.name, each[0]): denied for each in topic.partitions}
             continue
         allowed.append((topic.name, NO_ID, topic.partitions))
@@ -171,7 +156,7 @@ def _sort(
     for name, _, judgements in judged:
         for index, code in judgements:
             if code:
-                refused = too_long if code == OffsetMetadataTooLarge.code else codes
+                refused = too_long if code == group_errors.OffsetMetadataTooLarge.code else codes
                 refused[name, index] = ErrorCode(code)
     return codes, too_long, offsets
 
@@ -212,16 +197,16 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
 
 def _code_of(error: KafkaError, version: int) -> ErrorCode:
     """Return the code of a refused TxnOffsetCommit; the oldest versions have another code."""
-    if isinstance(error, CoordinatorLoadInProgress) and version < _FIRST_WITH_LOADING:
-        return CoordinatorNotAvailable.code
+    if isinstance(error, errors.CoordinatorLoadInProgress) and version < _FIRST_WITH_LOADING:
+        return errors.CoordinatorNotAvailable.code
     return _bearable(error, version).code
 
 
 def _bearable(error: KafkaError, version: int) -> KafkaError:
     """Replace a refusal for lack of room by one after which a producer aborts and continues."""
-    is_for_room = isinstance(error, (PolicyViolation, InvalidCommitOffsetSize))
+    is_for_room = isinstance(error, (errors.PolicyViolation, group_errors.InvalidCommitOffsetSize))
     if is_for_room and version >= _FIRST_WITH_ABORTABLE:
-        return TransactionAbortable(error.message)
+        return errors.TransactionAbortable(error.message)
     return error
 
 
@@ -230,7 +215,7 @@ async def _respond(
 ) -> TxnOffsetCommitResponse:
     topics: list[TxnOffsetCommitResponseTopic] = []
     once: dict[str, list[Any]] | None = None
-    if UnknownTopicOrPartition.code in codes.values():
+    if errors.UnknownTopicOrPartition.code in codes.values():
         once = {}  # then Kafka's answer names each topic once
     for name, partitions in request.topics:
         rows: list[Any] = [] if once is None else once.get(name, [])

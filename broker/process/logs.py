@@ -10,13 +10,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
-from siltstone.protocol.errors import (
-    MAX_MESSAGE_CHARACTERS,
-    InvalidConfig,
-    InvalidRequest,
-    shorten,
-    visible,
-)
+from siltstone.protocol import errors
 from siltstone.storage import threads
 
 _logger = logging.getLogger(__name__)
@@ -43,8 +37,8 @@ class Shortened(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every record pass, but cut its message to a bounded size."""
         message = record.getMessage()
-        if len(message) > MAX_MESSAGE_CHARACTERS:
-            record.msg, record.args = shorten(message), None
+        if len(message) > errors.MAX_MESSAGE_CHARACTERS:
+            record.msg, record.args = errors.shorten(message), None
         return True
 
 
@@ -58,7 +52,7 @@ class ConsoleLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return ``record`` as a line, and its traceback as lines that are indented."""
         moment = moment_text(int(record.created * 1000))
-        lines = [visible(f"{moment} {record.levelname} {record.name} {record.getMessage()}")]
+        lines = [errors.visible(f"{moment} {record.levelname} {record.name} {record.getMessage()}")]
         if record.exc_info:
             lines += _indented(self.formatException(record.exc_info))
         if record.stack_info:
@@ -67,7 +61,7 @@ class ConsoleLines(logging.Formatter):
 
 
 def _indented(text: str) -> list[str]:
-    return [_INDENT + visible(line) for line in text.split("\n")]
+    return [_INDENT + errors.visible(line) for line in text.split("\n")]
 
 
 class JsonLines(logging.Formatter):
@@ -215,11 +209,13 @@ def set_level(name: str, level: str | None, *, validate_only: bool = False) -> N
         InvalidRequest: The root logger would be left without a level.
     """
     if name != ROOT and name not in logging.root.manager.loggerDict:
-        raise InvalidConfig(f"there is no logger {name}")
+        raise errors.InvalidConfig(f"there is no logger {name}")
     if level is None and name == ROOT:
-        raise InvalidRequest("the root logger must have a level; set another one")
+        raise errors.InvalidRequest("the root logger must have a level; set another one")
     if level is not None and level not in LEVELS:
-        raise InvalidConfig(f"{level} is no level of logger {name}; use one of {', '.join(LEVELS)}")
+        raise errors.InvalidConfig(
+            f"{level} is no level of logger {name}; use one of {', '.join(LEVELS)}"
+        )
     if not validate_only:
         logger = logging.root if name == ROOT else logging.getLogger(name)
         logger.setLevel(logging.NOTSET if level is None else LEVELS[level])

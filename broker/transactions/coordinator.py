@@ -33,13 +33,8 @@ from siltstone.broker.transactions.transaction import (
     complete,
     verify_partition,
 )
-from siltstone.protocol.errors import (
-    ConcurrentTransactions,
-    InvalidRequest,
-    InvalidTransactionTimeout,
-    KafkaError,
-    TransactionalIdNotFound,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 
@@ -126,10 +121,10 @@ class TransactionCoordinator:
             raised, too.
         """
         if not transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+            raise errors.InvalidRequest("a transactional id must not be empty")
         longest_ms = self._settings.server.transaction_max_timeout_ms
         if not 0 < timeout_ms <= longest_ms:
-            raise InvalidTransactionTimeout(
+            raise errors.InvalidTransactionTimeout(
                 f"a time-out of {timeout_ms} ms is not from 1 to {longest_ms}, "
                 "which is transaction.max.timeout.ms"
             )
@@ -147,7 +142,8 @@ class TransactionCoordinator:
         elif new_producer_id < 0 and initialising.takes_new_id(
             before, expected, self._states.version
         ):
-            raise ConcurrentTransactions  # other requests have used up the epochs since the check
+            # Other requests have used up the epochs since the check.
+            raise errors.ConcurrentTransactions
         else:
             after = initialising.initialise(
                 before,
@@ -160,7 +156,7 @@ class TransactionCoordinator:
         self._states.write(transactional_id, after)
         if after.state in PREPARED:
             self._complete(transactional_id)
-            raise ConcurrentTransactions
+            raise errors.ConcurrentTransactions
         return after
 
     def _check_count(self, before: Transaction | None) -> None:
@@ -222,7 +218,7 @@ class TransactionCoordinator:
     def _end(self, transactional_id: str, end: End, new_producer_id: int) -> Transaction:
         before = self._states.find(transactional_id)
         if new_producer_id < 0 and before is not None and ending.takes_new_id(before, end):
-            raise ConcurrentTransactions
+            raise errors.ConcurrentTransactions
         now_ms = self._clock.now_ms()
         after = ending.end_transaction(before, end, new_producer_id=new_producer_id, now_ms=now_ms)
         if after is before:
@@ -240,10 +236,10 @@ class TransactionCoordinator:
             TransactionalIdNotFound: The id is unknown.
         """
         if not transactional_id:
-            raise InvalidRequest("a transactional id must not be empty")
+            raise errors.InvalidRequest("a transactional id must not be empty")
         found = self._states.find(transactional_id)
         if found is None:
-            raise TransactionalIdNotFound
+            raise errors.TransactionalIdNotFound
         return found
 
     def list_all(self) -> list[tuple[str, Transaction]]:

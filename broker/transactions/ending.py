@@ -20,12 +20,8 @@ from siltstone.broker.transactions.transaction import (
     check_settled,
     refuse_state,
 )
+from siltstone.protocol import errors
 from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID
-from siltstone.protocol.errors import (
-    ConcurrentTransactions,
-    InvalidProducerIdMapping,
-    ProducerFenced,
-)
 
 _LAST_CLIENT_EPOCH: Final = MAX_EPOCH - 1
 
@@ -65,13 +61,13 @@ def end_transaction(
     if end.client_version < FIRST_WITH_EPOCH_BUMP:
         return _end_keeping_epoch(transaction, end, now_ms)
     if transaction is None:
-        raise InvalidProducerIdMapping
+        raise errors.InvalidProducerIdMapping
     if _is_retry(transaction, end):
         if transaction.state in PREPARED and transaction.is_commit == end.is_commit:
-            raise ConcurrentTransactions
+            raise errors.ConcurrentTransactions
         if transaction.state in COMPLETED and transaction.is_commit == end.is_commit:
             if transaction.producer_epoch > _LAST_CLIENT_EPOCH:  # the last epoch, which only fences
-                raise ProducerFenced(f"producer {end.producer_id} has no epoch left")
+                raise errors.ProducerFenced(f"producer {end.producer_id} has no epoch left")
             return transaction
         raise refuse_state(transaction, end.wanted)
     check_producer(transaction, end.producer_id, end.producer_epoch)

@@ -12,22 +12,8 @@ from typing import Final, NamedTuple
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.transactions.coordinator import TransactionCoordinator
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
-from siltstone.protocol.errors import (
-    ConcurrentTransactions,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    InvalidProducerEpoch,
-    InvalidProducerIdMapping,
-    InvalidRequest,
-    InvalidTxnState,
-    KafkaError,
-    NotCoordinator,
-    NotEnoughReplicas,
-    OutOfOrderSequence,
-    ProducerFenced,
-    TransactionAbortable,
-    TransactionalIdAuthorizationFailed,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages.produce import ProduceRequest
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, is_internal
 from siltstone.protocol.records.journal import Producer
@@ -35,10 +21,10 @@ from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.log.log import Log
 
 TEMPORARY: Final = (
-    ConcurrentTransactions,
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
+    errors.ConcurrentTransactions,
+    errors.CoordinatorLoadInProgress,
+    errors.CoordinatorNotAvailable,
+    errors.NotCoordinator,
 )
 """Refusals that may pass in a moment; each API has a code of its own for them."""
 
@@ -72,12 +58,12 @@ def admit(
         KafkaError: One of `TEMPORARY`.
     """
     if producer.id < 0:
-        raise InvalidProducerIdMapping(f"no producer has the id {producer.id}")
+        raise errors.InvalidProducerIdMapping(f"no producer has the id {producer.id}")
     entry = log.producers.producers.get(producer.id)
     if entry is not None and entry.transaction_first_offset >= 0 and entry.epoch == producer.epoch:
         return
     if not transactional_id:
-        raise InvalidRequest("a transactional id must not be empty")
+        raise errors.InvalidRequest("a transactional id must not be empty")
     try:
         if rules.adds:
             coordinator.add_partitions(
@@ -96,10 +82,10 @@ def admit(
 
 def _translate(error: KafkaError, rules: Rules) -> KafkaError:
     """Return a refusal as an error that the request's version knows."""
-    if isinstance(error, ProducerFenced):
-        return InvalidProducerEpoch(error.message)
-    if isinstance(error, TransactionAbortable) and not rules.knows_abortable:
-        return InvalidTxnState(error.message)
+    if isinstance(error, errors.ProducerFenced):
+        return errors.InvalidProducerEpoch(error.message)
+    if isinstance(error, errors.TransactionAbortable) and not rules.knows_abortable:
+        return errors.InvalidTxnState(error.message)
     return error
 
 
@@ -137,14 +123,14 @@ class TransactionalProduce:
         """
         transactional_id = self._request.transactional_id
         if transactional_id is None:
-            raise TransactionalIdAuthorizationFailed(
+            raise errors.TransactionalIdAuthorizationFailed(
                 "a transactional batch needs the transactional id in its request"
             )
         producer = Producer(batch.producer_id, batch.producer_epoch)
         if self._producer is None:
             self._producer = producer
         elif self._producer != producer:
-            raise InvalidProducerIdMapping(
+            raise errors.InvalidProducerIdMapping(
                 "the transactional batches of a request must be of one producer"
             )
         try:
@@ -157,7 +143,7 @@ class TransactionalProduce:
                 self._rules,
             )
         except TEMPORARY as error:
-            raise NotEnoughReplicas(
+            raise errors.NotEnoughReplicas(
                 "Unable to verify the partition has been added to the transaction. "
                 f"Underlying error: {error.code.name.upper()}"
             ) from error
@@ -176,7 +162,7 @@ class TransactionalProduce:
             return
         entry = log.producers.producers.get(batch.producer_id)
         if entry is None or not entry.batches:
-            raise OutOfOrderSequence(
+            raise errors.OutOfOrderSequence(
                 f"producer {batch.producer_id} is not known in {log.topic_partition}; it begins "
                 "with sequence 0 there"
             )

@@ -15,15 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import (
-    CorruptMessage,
-    KafkaError,
-    KafkaStorageError,
-    NotLeaderOrFollower,
-    OffsetOutOfRange,
-    PolicyViolation,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage import files, threads
 from siltstone.storage.appending.batch import ValidatedBatch
@@ -325,7 +318,7 @@ class Log(LogParts):
             OffsetOutOfRange: The offset is negative or above the high watermark.
         """
         if self.config.is_compacted and not self.config.is_deleted:
-            raise PolicyViolation(
+            raise errors.PolicyViolation(
                 f"records of {self.topic_partition} cannot be deleted: its cleanup.policy is "
                 "compact, without delete"
             )
@@ -336,7 +329,7 @@ class Log(LogParts):
             end_offset = end.log_end_offset
             start_offset = end_offset if offset == HIGH_WATERMARK else offset
             if not 0 <= start_offset <= end_offset:
-                raise OffsetOutOfRange(
+                raise errors.OffsetOutOfRange(
                     f"records of {self.topic_partition} below {offset} cannot be deleted: "
                     f"its high watermark is {end_offset}"
                 )
@@ -391,7 +384,7 @@ class Log(LogParts):
             return False
         try:
             self.begin_segment()
-        except KafkaStorageError:
+        except errors.KafkaStorageError:
             return False
         return True
 
@@ -700,12 +693,12 @@ class Log(LogParts):
     def absence(self) -> KafkaError:
         """Return the error of a log that is closed."""
         if self._abandoned:
-            return UnknownTopicOrPartition(f"{self.topic_partition} was deleted meanwhile")
-        return NotLeaderOrFollower(f"{self.topic_partition} is not served: the broker stops")
+            return errors.UnknownTopicOrPartition(f"{self.topic_partition} was deleted meanwhile")
+        return errors.NotLeaderOrFollower(f"{self.topic_partition} is not served: the broker stops")
 
-    def out_of_range(self, offset: int, end_offset: int) -> OffsetOutOfRange:
+    def out_of_range(self, offset: int, end_offset: int) -> errors.OffsetOutOfRange:
         """Return the error for a read of an offset that the log does not have."""
-        return OffsetOutOfRange(
+        return errors.OffsetOutOfRange(
             f"offset {offset} of {self.topic_partition} is outside "
             f"{self.log_start_offset}..{end_offset}"
         )
@@ -716,13 +709,13 @@ class Log(LogParts):
             return self.absence()
         sentence = f"files of {self.topic_partition} cannot be read: {error}; check the disk"
         self.directory.report_once(sentence)
-        return KafkaStorageError(sentence)
+        return errors.KafkaStorageError(sentence)
 
-    def damaged(self, error: CorruptMessage) -> CorruptMessage:
+    def damaged(self, error: errors.CorruptMessage) -> errors.CorruptMessage:
         """Return the error for a read that found no batch."""
         sentence = f"{self.topic_partition} is damaged: {error.message}"
         self.directory.report_once(sentence)
-        return CorruptMessage(sentence)
+        return errors.CorruptMessage(sentence)
 
     def refusal(self) -> KafkaError:
         """Return the error that says why nothing can be appended."""
@@ -734,7 +727,7 @@ class Log(LogParts):
             yield
         except OSError as error:
             raise self.unreadable(error) from error
-        except CorruptMessage as error:
+        except errors.CorruptMessage as error:
             raise self.damaged(error) from error
 
     @contextmanager

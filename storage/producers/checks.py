@@ -3,12 +3,7 @@
 from enum import Enum
 from typing import Protocol
 
-from siltstone.protocol.errors import (
-    InvalidProducerEpoch,
-    InvalidTxnState,
-    OutOfOrderSequence,
-    TransactionCoordinatorFenced,
-)
+from siltstone.protocol import errors
 from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.markers import Marker
@@ -67,7 +62,7 @@ def check_data(
         if duplicate is not None:
             return duplicate
     if entry.transaction_first_offset >= 0 and not batch.attributes & TRANSACTIONAL:
-        raise InvalidTxnState(
+        raise errors.InvalidTxnState(
             f"producer {batch.producer_id} has a transaction open in {topic_partition} "
             "and sent a batch outside of it; commit or abort first"
         )
@@ -87,7 +82,7 @@ def check_marker(
     if batch.producer_epoch < entry.epoch:
         raise _fenced(entry, batch, topic_partition)
     if marker.coordinator_epoch < entry.coordinator_epoch:
-        raise TransactionCoordinatorFenced(
+        raise errors.TransactionCoordinatorFenced(
             f"coordinator epoch {marker.coordinator_epoch} is older than "
             f"{entry.coordinator_epoch}, which wrote to {topic_partition} for producer "
             f"{batch.producer_id}"
@@ -101,7 +96,7 @@ def _check_sequence(
     first = batch.base_sequence
     if batch.producer_epoch != entry.epoch:
         if first != 0:
-            raise OutOfOrderSequence(
+            raise errors.OutOfOrderSequence(
                 f"producer {batch.producer_id} begins epoch {batch.producer_epoch} in "
                 f"{topic_partition} with sequence {first} instead of 0"
             )
@@ -110,7 +105,7 @@ def _check_sequence(
         return None
     duplicate = entry.find_duplicate(first, (first + batch.last_offset_delta) % SEQUENCES)
     if duplicate is None:
-        raise OutOfOrderSequence(
+        raise errors.OutOfOrderSequence(
             f"producer {batch.producer_id} sent sequence {first} to {topic_partition} "
             f"where {entry.next_sequence} follows"
         )
@@ -119,8 +114,8 @@ def _check_sequence(
 
 def _fenced(
     entry: ProducerEntry, batch: ProducerBatch, topic_partition: TopicPartition
-) -> InvalidProducerEpoch:
-    return InvalidProducerEpoch(
+) -> errors.InvalidProducerEpoch:
+    return errors.InvalidProducerEpoch(
         f"epoch {batch.producer_epoch} of producer {batch.producer_id} is older than "
         f"{entry.epoch}, which wrote to {topic_partition}"
     )

@@ -44,16 +44,8 @@ from siltstone.broker.groups.member_bytes import (
 )
 from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.config.server import ServerConfig
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
-from siltstone.protocol.coordinator.group_errors import (
-    GroupIdNotFound,
-    GroupMaxSizeReached,
-    IllegalGeneration,
-    InconsistentGroupProtocol,
-    NonEmptyGroup,
-    RebalanceInProgress,
-    UnknownMemberId,
-)
 from siltstone.protocol.coordinator.group_records import group_key, put_group
 from siltstone.protocol.errors import (
     CoordinatorLoadInProgress,
@@ -200,9 +192,9 @@ class ClassicGroup:
         member_id = request.member_id
         if not self.has_room(member_id):
             self._drop(member_id)
-            raise GroupMaxSizeReached
+            raise group_errors.GroupMaxSizeReached
         if not self.supports(request):
-            raise InconsistentGroupProtocol
+            raise group_errors.InconsistentGroupProtocol
         if not member_id:
             self._join_new(request, reply)
         elif member_id in self.pending:
@@ -285,7 +277,7 @@ class ClassicGroup:
                 reply(self._joined(member, members=()))
                 return
             case GroupState.EMPTY:
-                raise UnknownMemberId
+                raise group_errors.UnknownMemberId
         # A leader that joins again has seen a change that its metadata does not show.
         self.members.check_growth(member, request)
         self.members.update(member, request)
@@ -440,13 +432,13 @@ class ClassicGroup:
         self._check_alive()
         member = self.members.get(request.member_id, request.instance_id)
         if request.generation != self.generation:
-            raise IllegalGeneration
+            raise group_errors.IllegalGeneration
         if _differs(request.protocol_type, self.protocol_type) or _differs(
             request.protocol_name, self.protocol_name
         ):
-            raise InconsistentGroupProtocol
+            raise group_errors.InconsistentGroupProtocol
         if self.state is GroupState.PREPARING:
-            raise RebalanceInProgress
+            raise group_errors.RebalanceInProgress
         self._note_synced(member.member_id)
         if self.state is GroupState.STABLE:
             reply(self._synced(member))
@@ -513,10 +505,10 @@ class ClassicGroup:
             raise CoordinatorNotAvailable
         member = self.members.get(member_id, instance_id)
         if generation != self.generation:
-            raise IllegalGeneration
+            raise group_errors.IllegalGeneration
         member.start_session()
         if self.state is _PREPARING:
-            raise RebalanceInProgress
+            raise group_errors.RebalanceInProgress
 
     def touch(self, member_id: str) -> None:
         """Keep a member alive because it has committed offsets."""
@@ -612,11 +604,11 @@ class ClassicGroup:
         if generation >= 0 or member_id or instance_id is not None:
             self.members.get(member_id, instance_id)
             if generation != self.generation:
-                raise IllegalGeneration
+                raise group_errors.IllegalGeneration
         elif version is not None and self.state is not _EMPTY:
-            raise UnknownMemberId
+            raise group_errors.UnknownMemberId
         if version is not None and self.state is _COMPLETING:
-            raise RebalanceInProgress
+            raise group_errors.RebalanceInProgress
 
     def find_partition_check(self, member_id: str, generation: int) -> None:
         """Return None: a member of the generation may commit any partition."""
@@ -629,7 +621,7 @@ class ClassicGroup:
         """
         del member_id, member_epoch
         if self.state is GroupState.DEAD:
-            raise GroupIdNotFound
+            raise group_errors.GroupIdNotFound
 
     def check_offset_delete(self) -> None:
         """Allow offsets to be deleted if it is known which topics are in use.
@@ -639,9 +631,9 @@ class ClassicGroup:
             GroupIdNotFound: The group was deleted.
         """
         if self.state is GroupState.DEAD:
-            raise GroupIdNotFound(f"group {self.group_id} was not found")
+            raise group_errors.GroupIdNotFound(f"group {self.group_id} was not found")
         if self.state is not GroupState.EMPTY and not self.is_of_consumers:
-            raise NonEmptyGroup
+            raise group_errors.NonEmptyGroup
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether members read a topic, or may read it because subscriptions are not known."""
@@ -752,9 +744,9 @@ class ClassicGroup:
             GroupIdNotFound: The group was deleted already.
         """
         if self.state is GroupState.DEAD:
-            raise GroupIdNotFound(f"group {self.group_id} was not found")
+            raise group_errors.GroupIdNotFound(f"group {self.group_id} was not found")
         if self.state is not GroupState.EMPTY:
-            raise NonEmptyGroup
+            raise group_errors.NonEmptyGroup
 
     def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         """End the group: requests that wait get the error, and no timer fires again."""
@@ -790,7 +782,7 @@ def _check_size(services: ClassicServices, partition: int, size: int) -> None:
         GroupMaxSizeReached: They are too large, whichever of their protocols is chosen.
     """
     if size > _PROTOCOLS * services.max_batch_bytes(partition):
-        raise GroupMaxSizeReached(f"the members of a group would have {size} bytes")
+        raise group_errors.GroupMaxSizeReached(f"the members of a group would have {size} bytes")
 
 
 def _size_of_pending(member_id: str) -> int:

@@ -53,16 +53,11 @@ from siltstone.broker.groups.member_bytes import GroupBytes, size_of_group
 from siltstone.broker.groups.owner import Owner
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     RecordType,
     decode_key,
     decode_value,
-)
-from siltstone.protocol.coordinator.group_errors import (
-    GroupIdNotFound,
-    InconsistentGroupProtocol,
-    NonEmptyGroup,
-    UnknownMemberId,
 )
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
@@ -157,7 +152,7 @@ class HostedConsumerGroup:
             NonEmptyGroup: The group has members.
         """
         if not self.machine.is_empty:
-            raise NonEmptyGroup
+            raise group_errors.NonEmptyGroup
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Tell whether members read a topic, or may read it."""
@@ -207,7 +202,7 @@ class HostedConsumerGroup:
         """
         world = self._groups.world(self.group_id)
         if not world.policy.may_mix:
-            raise InconsistentGroupProtocol(
+            raise group_errors.InconsistentGroupProtocol(
                 f"Cannot join the consumer group {self.group_id} with the classic protocol because "
                 "the group migration is disabled."
             )
@@ -287,7 +282,7 @@ class HostedConsumerGroup:
     def _give_way(self, request: JoinRequest, reply: JoinReply) -> None:
         """Replace this empty group with a classic group, and let the member join that."""
         if request.member_id:
-            raise UnknownMemberId
+            raise group_errors.UnknownMemberId
         coordinator = self._groups.coordinator
         group = ClassicGroup(self.group_id, self.partition, coordinator.classic_services)
         coordinator.write(self, [*self.tombstones(), group.record()])
@@ -319,9 +314,9 @@ class ConsumerGroups:
         """
         group = self.coordinator.find(group_id)
         if group is None:
-            raise GroupIdNotFound(f"Group {group_id} not found.")
+            raise group_errors.GroupIdNotFound(f"Group {group_id} not found.")
         if not isinstance(group, HostedConsumerGroup):
-            raise GroupIdNotFound(f"Group {group_id} is not a consumer group.")
+            raise group_errors.GroupIdNotFound(f"Group {group_id} is not a consumer group.")
         return group
 
     @property
@@ -394,7 +389,7 @@ class ConsumerGroups:
             if request.member_epoch == JOIN_EPOCH:
                 return self._found(group_id, group, request)
             if group is None and not request.is_leaving:
-                raise GroupIdNotFound(f"Consumer group {group_id} not found.")
+                raise group_errors.GroupIdNotFound(f"Consumer group {group_id} not found.")
             group = self.get(group_id)
         world = self.world(group_id)
         group.sees = request.sees
@@ -508,7 +503,7 @@ class ConsumerGroups:
         try:
             check_upgrade(group, self.policies.of(group.group_id))
             return upgrade(group, self.image)
-        except GroupIdNotFound as error:
+        except group_errors.GroupIdNotFound as error:
             _logger.info("classic group stays one group=%s reason=%s", group.group_id, error)
             raise
 

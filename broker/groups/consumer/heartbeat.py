@@ -23,16 +23,12 @@ from siltstone.broker.groups.consumer.membership import (
     update,
 )
 from siltstone.broker.groups.consumer.policy import World
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     MemberMetadata,
     OwnedPartitions,
     Partitions,
     RecordType,
-)
-from siltstone.protocol.coordinator.group_errors import (
-    FencedMemberEpoch,
-    UnreleasedInstanceId,
-    UnsupportedAssignor,
 )
 from siltstone.protocol.errors import InvalidRequest
 
@@ -122,7 +118,7 @@ def check_request(
     if True in faults.values():
         raise InvalidRequest(next(message for message, is_there in faults.items() if is_there))
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise UnsupportedAssignor(
+        raise group_errors.UnsupportedAssignor(
             f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
             f"{', '.join(assignors)}."
         )
@@ -185,7 +181,7 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
     if static is None:
         return group.members.get(request.member_id, Member(request.member_id))
     if static.classic is None and static.epoch != STATIC_LEAVE_EPOCH:
-        raise UnreleasedInstanceId(
+        raise group_errors.UnreleasedInstanceId(
             f"Static member {request.member_id} with instance id {request.instance_id} cannot join "
             f"the group because the instance id is owned by {static.id} member."
         )
@@ -201,7 +197,7 @@ def _check_epoch(member: Member, request: HeartbeatRequest) -> None:
         and _is_subset(request.owned, member.current.assigned)
     )
     if received > known or (received < known and not is_the_one_before):
-        raise FencedMemberEpoch(
+        raise group_errors.FencedMemberEpoch(
             f"The consumer group member has a {'greater' if received > known else 'smaller'} "
             f"member epoch ({received}) than the one known by the group coordinator ({known}). The "
             "member must abandon all its partitions and rejoin."

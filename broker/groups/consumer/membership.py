@@ -18,15 +18,11 @@ from siltstone.broker.groups.consumer.target import (
     follow_epoch,
     follow_topics,
 )
+from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     MemberMetadata,
     Partitions,
     RecordType,
-)
-from siltstone.protocol.coordinator.group_errors import (
-    FencedInstanceId,
-    GroupMaxSizeReached,
-    UnknownMemberId,
 )
 
 MAX_NAMES: Final = 200_000
@@ -43,7 +39,7 @@ def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:
         GroupMaxSizeReached: The group has group.consumer.max.size members.
     """
     if len(group.members) >= world.policy.max_size and member_id not in group.members:
-        raise GroupMaxSizeReached(
+        raise group_errors.GroupMaxSizeReached(
             "The consumer group has reached its maximum capacity of "
             f"{world.policy.max_size} members."
         )
@@ -60,9 +56,9 @@ def get_member(group: ConsumerGroup, member_id: str, instance_id: str | None) ->
         return group.get(member_id)
     member = group.find_static(instance_id)
     if member is None:
-        raise UnknownMemberId(f"Instance id {instance_id} is unknown.")
+        raise group_errors.UnknownMemberId(f"Instance id {instance_id} is unknown.")
     if member.id != member_id:
-        raise FencedInstanceId(
+        raise group_errors.FencedInstanceId(
             f"Static member {member_id} with instance id {instance_id} was fenced by member "
             f"{member.id}."
         )
@@ -138,7 +134,7 @@ def subscribe(changes: Changes, member: Member, metadata: MemberMetadata, world:
         before = group.name_count
         changes.put(RecordType.MEMBER_METADATA, member.id, metadata)
         if before < group.name_count > MAX_NAMES:
-            raise GroupMaxSizeReached(
+            raise group_errors.GroupMaxSizeReached(
                 f"the members of a group would name {group.name_count} topics, and {MAX_NAMES} is "
                 "the most"
             )

@@ -20,14 +20,8 @@ from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import FOREVER
-from siltstone.protocol.errors import (
-    InvalidTopic,
-    KafkaError,
-    KafkaStorageError,
-    LogDirNotFound,
-    ReplicaNotAvailable,
-    UnknownTopicOrPartition,
-)
+from siltstone.protocol import errors
+from siltstone.protocol.errors import KafkaError
 from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.found_folders import FoundFolder
@@ -291,7 +285,7 @@ class LogDirTargets:
             KafkaStorageError: The directory takes no writes.
         """
         if not has_room_for_name(topic_partition):
-            raise InvalidTopic(
+            raise errors.InvalidTopic(
                 f"the name of {topic_partition} is too long for the folder of a copy; it cannot "
                 "be moved"
             )
@@ -301,7 +295,7 @@ class LogDirTargets:
                     raise directory.refuse()
                 return directory
         known = ", ".join(str(each.path) for each in self._logs.directories)
-        raise LogDirNotFound(f"{path!r} is not in log.dirs, which are {known}")
+        raise errors.LogDirNotFound(f"{path!r} is not in log.dirs, which are {known}")
 
     def find_log(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
         """Return the log of a partition.
@@ -317,10 +311,10 @@ class LogDirTargets:
         topic = self._topics.topics.get(topic_partition.topic)
         if topic is None or not 0 <= topic_partition.partition < topic.partitions:
             self._logs.prefer(topic_partition, directory)
-            raise UnknownTopicOrPartition(f"there is no partition {topic_partition}")
+            raise errors.UnknownTopicOrPartition(f"there is no partition {topic_partition}")
         log = topic.logs[topic_partition.partition]
         if log is None:
-            raise ReplicaNotAvailable(f"{topic_partition} is not served here")
+            raise errors.ReplicaNotAvailable(f"{topic_partition} is not served here")
         if log.directory.failure is not None:
             raise log.directory.refuse()
         return log
@@ -333,7 +327,7 @@ class LogDirTargets:
         """
         offline = [str(each.path) for each in self._logs.directories if each.failure is not None]
         if offline:
-            raise KafkaStorageError(
+            raise errors.KafkaStorageError(
                 f"{topic_partition} cannot be moved while log directories are offline: "
                 f"{', '.join(offline)}; check the disks and restart"
             )
