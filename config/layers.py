@@ -13,13 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from siltstone.config.checks import (
-    ADVERTISED,
-    advertising_faults,
-    contradictions,
-    resize_faults,
-    tls_faults,
-)
+from siltstone.config import checks
 from siltstone.config.connection_limits import OF_LISTENER as LIMITS
 from siltstone.config.errors import ConfigError, NotAlterableError
 from siltstone.config.keys import Setting, make
@@ -180,11 +174,11 @@ class Layers:
             raise NotAlterableError(fixed + faults)
         if not faults:
             changed = self.with_dynamic(**{"cluster" if cluster else "broker": values})
-            faults += contradictions(changed.server().topic_defaults, changed.server())
-            faults += resize_faults(self._server, changed.server())
-            if ADVERTISED in values:
-                faults += [fault for _, fault in advertising_faults(changed.server())]
-            faults += tls_faults(changed.server())
+            faults += checks.contradictions(changed.server().topic_defaults, changed.server())
+            faults += checks.resize_faults(self._server, changed.server())
+            if checks.ADVERTISED in values:
+                faults += [fault for _, fault in checks.advertising_faults(changed.server())]
+            faults += checks.tls_faults(changed.server())
             warnings += [
                 f"{name} has no effect: no listener of that name encrypts"
                 for name in sorted(_find_idle(values, changed.server()))
@@ -237,7 +231,7 @@ def _check_topic(layers: Layers, own: tuple[tuple[str, str], ...]) -> tuple[str,
         else:
             unknown_topic_setting(name, text, faults, warnings)
     if not faults:
-        faults += contradictions(layers.topic(dict(own)))
+        faults += checks.contradictions(layers.topic(dict(own)))
     if faults:
         raise ConfigError(faults)
     return tuple(warnings)

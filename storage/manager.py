@@ -18,19 +18,13 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage import checkpointed, files, threads
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory import clean_shutdown
+from siltstone.storage.directory import clean_shutdown, opening
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.found_folders import find_folders
 from siltstone.storage.directory.joint_work import JointWork
 from siltstone.storage.directory.log_checkpoints import LogCheckpoints
 from siltstone.storage.directory.log_directory import LogDirectory, LogDirError
-from siltstone.storage.directory.opening import (
-    forget_failed_fsyncs,
-    forget_identities,
-    open_directories,
-    take_marks,
-)
 from siltstone.storage.directory.placement import Placement
 from siltstone.storage.log import pin_links
 from siltstone.storage.log.dropped_segments import RETRY_MS
@@ -116,7 +110,7 @@ class LogManager:
         Raises:
             LogDirError: A directory cannot be used; the text says what to do.
         """
-        self.directories, self.cluster_id = open_directories(
+        self.directories, self.cluster_id = opening.open_directories(
             self._paths,
             self._server.node_id,
             self._clock.now_ms(),
@@ -139,7 +133,7 @@ class LogManager:
             self.open()
         found = find_folders(self.directories)
         noted = {each: self._read_checkpoints(each) for each in self.directories}
-        take_marks(self.directories)  # from here on files may change
+        opening.take_marks(self.directories)  # from here on files may change
         self.futures.found = tuple(found.futures)
         self.futures.leave(found.left)
         folders: list[PartitionFolder] = []
@@ -161,7 +155,7 @@ class LogManager:
             now_ms=self._clock.now_ms(),
         ):
             self._take(loaded)
-        forget_failed_fsyncs(self.directories)
+        opening.forget_failed_fsyncs(self.directories)
         for path in found.doomed:
             self._schedule_removal(path)
         self._loaded = True
@@ -479,7 +473,7 @@ class LogManager:
             except OSError as error:
                 directory.fail(error)
         if not self._loaded:
-            forget_identities(self.directories)
+            opening.forget_identities(self.directories)
         for directory in self.directories:
             directory.release()
         self.directories = ()

@@ -4,12 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from siltstone.broker.groups.classic.messages import (
-    JoinReply,
-    JoinRequest,
-    SyncReply,
-    SyncRequest,
-)
+from siltstone.broker.groups.classic import messages
 from siltstone.broker.groups.consumer.checks import PartitionCheck
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
@@ -56,10 +51,10 @@ class Group(Protocol):
     def is_empty(self) -> bool:
         """Whether no member is left."""
 
-    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+    def join(self, request: messages.JoinRequest, reply: messages.JoinReply) -> None:
         """Serve a JoinGroup, now or later."""
 
-    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+    def sync(self, request: messages.SyncRequest, reply: messages.SyncReply) -> None:
         """Serve a SyncGroup, now or later."""
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> None:

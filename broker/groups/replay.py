@@ -5,11 +5,7 @@ from typing import Any
 
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.owner import Owner
-from siltstone.protocol.coordinator.group_records import (
-    read_group,
-    read_key,
-    read_offset,
-)
+from siltstone.protocol.coordinator import group_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from siltstone.protocol.records.journal import Entry, EntryKind
@@ -62,10 +58,10 @@ class Replay:
         named: set[str],
         entry: Entry,
     ) -> None:
-        match read_key(entry.key):
+        match group_records.read_key(entry.key):
             case OffsetCommitKey() as key:  # compiled code does not know the form of its value
                 if entry.value is not None:
-                    read_offset(entry.value)
+                    group_records.read_offset(entry.value)
                 self._owner.offsets.replay(
                     partition, key, entry.value, entry.kind, entry.producer_id
                 )
@@ -85,7 +81,7 @@ class Replay:
         owner = self._owner
         for group_id, (offset, value) in self._groups.pop(partition, {}).items():
             try:
-                metadata = read_group(value)
+                metadata = group_records.read_group(value)
             except ProtocolError as error:
                 owner.journal.skip(partition, offset, error)
                 continue

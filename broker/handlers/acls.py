@@ -23,18 +23,12 @@ from siltstone.broker.security.acl_store import AclWriter
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
 from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from siltstone.protocol.messages import delete_acls
 from siltstone.protocol.messages.create_acls import (
     AclCreation,
     AclCreationResult,
     CreateAclsRequest,
     CreateAclsResponse,
-)
-from siltstone.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
-    DeleteAclsFilterResult,
-    DeleteAclsMatchingAcl,
-    DeleteAclsRequest,
-    DeleteAclsResponse,
 )
 from siltstone.protocol.messages.describe_acls import (
     AclDescription,
@@ -127,32 +121,34 @@ def _find_fault(acl: Acl) -> str | None:
 
 
 def delete(
-    context: RequestContext, request: DeleteAclsRequest
-) -> DeleteAclsResponse | Coroutine[Any, Any, DeleteAclsResponse]:
+    context: RequestContext, request: delete_acls.DeleteAclsRequest
+) -> delete_acls.DeleteAclsResponse | Coroutine[Any, Any, delete_acls.DeleteAclsResponse]:
     """Remove the rules that match the filters, and return the removed rules."""
     if not context.may(ALTER, CLUSTER):
-        refusal = DeleteAclsFilterResult(**CLUSTER_REFUSED)
-        return DeleteAclsResponse(filter_results=(refusal,) * len(request.filters))
+        refusal = delete_acls.DeleteAclsFilterResult(**CLUSTER_REFUSED)
+        return delete_acls.DeleteAclsResponse(filter_results=(refusal,) * len(request.filters))
     filters = [_filter(each) for each in request.filters]
     writer = context.services.security.acls
     if writer is None:
-        refused = DeleteAclsFilterResult(**_REFUSAL)
-        return DeleteAclsResponse(filter_results=(refused,) * len(filters))
+        refused = delete_acls.DeleteAclsFilterResult(**_REFUSAL)
+        return delete_acls.DeleteAclsResponse(filter_results=(refused,) * len(filters))
     return _delete(writer, filters)
 
 
-async def _delete(writer: AclWriter, filters: list[AclFilter | None]) -> DeleteAclsResponse:
+async def _delete(
+    writer: AclWriter, filters: list[AclFilter | None]
+) -> delete_acls.DeleteAclsResponse:
     try:
         removed = iter(await writer.remove([each for each in filters if each is not None]))
     except KafkaError as error:
-        refused = DeleteAclsFilterResult(error.code, error.message)
-        return DeleteAclsResponse(filter_results=[refused] * len(filters))
-    unknown = DeleteAclsFilterResult(ErrorCode.invalid_request, _UNKNOWN)
-    return DeleteAclsResponse(
+        refused = delete_acls.DeleteAclsFilterResult(error.code, error.message)
+        return delete_acls.DeleteAclsResponse(filter_results=[refused] * len(filters))
+    unknown = delete_acls.DeleteAclsFilterResult(ErrorCode.invalid_request, _UNKNOWN)
+    return delete_acls.DeleteAclsResponse(
         filter_results=[
             unknown
             if each is None
-            else DeleteAclsFilterResult(
+            else delete_acls.DeleteAclsFilterResult(
                 error_message=None, matching_acls=[_matching(acl) for acl in next(removed)]
             )
             for each in filters
@@ -160,9 +156,9 @@ async def _delete(writer: AclWriter, filters: list[AclFilter | None]) -> DeleteA
     )
 
 
-def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+def _matching(acl: Acl) -> delete_acls.DeleteAclsMatchingAcl:
     kind, pattern, name = acl.pattern
-    return DeleteAclsMatchingAcl(
+    return delete_acls.DeleteAclsMatchingAcl(
         0, None, kind, name, pattern, acl.principal, acl.host, acl.operation, acl.permission
     )
 
@@ -176,7 +172,7 @@ def _acl(row: AclCreation) -> Acl:
     )
 
 
-def _filter(row: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter | None:
+def _filter(row: DescribeAclsRequest | delete_acls.DeleteAclsFilter) -> AclFilter | None:
     """Return the filter of a row; None if an element has an unknown number."""
     elements = _read(
         row.resource_type_filter, row.pattern_type_filter, row.operation, row.permission_type

@@ -18,18 +18,11 @@ from typing import Final
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.quotas.book import (
-    IP,
-    QUOTAS,
-    TYPES,
-    Entity,
-    Values,
-    check_quota,
-    make_entity,
-)
+from siltstone.broker.security.quotas import book
 from siltstone.broker.security.rights import ALTER_CONFIGS, CLUSTER, DESCRIBE_CONFIGS
 from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
+from siltstone.protocol.messages import describe_client_quotas
 from siltstone.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -37,14 +30,6 @@ from siltstone.protocol.messages.alter_client_quotas import (
     ResponseEntryData,
 )
 from siltstone.protocol.messages.alter_client_quotas import EntryData as Alteration
-from siltstone.protocol.messages.describe_client_quotas import (
-    ComponentData,
-    DescribeClientQuotasRequest,
-    DescribeClientQuotasResponse,
-    EntityData,
-    EntryData,
-    ValueData,
-)
 
 Named = frozenset[tuple[str, str | None]]
 
@@ -54,31 +39,33 @@ _DEFAULT: Final = 1
 
 
 def describe(
-    context: RequestContext, request: DescribeClientQuotasRequest
-) -> DescribeClientQuotasResponse:
+    context: RequestContext, request: describe_client_quotas.DescribeClientQuotasRequest
+) -> describe_client_quotas.DescribeClientQuotasResponse:
     """Return the quotas of the entities that match."""
     if not context.may(DESCRIBE_CONFIGS, CLUSTER):
-        return DescribeClientQuotasResponse(**CLUSTER_REFUSED, entries=None)
+        return describe_client_quotas.DescribeClientQuotasResponse(**CLUSTER_REFUSED, entries=None)
     try:
         _check(request.components)
     except KafkaError as error:
-        return DescribeClientQuotasResponse(
+        return describe_client_quotas.DescribeClientQuotasResponse(
             error_code=error.code,
             error_message=error.message,
             entries=None,
         )
     entries = [
-        EntryData(
-            [EntityData(*part) for part in _in_order(entity)],
-            [ValueData(key, own[key]) for key in QUOTAS if key in own],
+        describe_client_quotas.EntryData(
+            [describe_client_quotas.EntityData(*part) for part in _in_order(entity)],
+            [describe_client_quotas.ValueData(key, own[key]) for key in book.QUOTAS if key in own],
         )
         for entity, own in context.services.security.quotas.get().values.items()
         if _matches(entity, request)
     ]
-    return DescribeClientQuotasResponse(error_message="", entries=entries)
+    return describe_client_quotas.DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
-def _matches(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
+def _matches(
+    entity: book.Entity, request: describe_client_quotas.DescribeClientQuotasRequest
+) -> bool:
     """Tell whether an entity matches each component; a strict match allows no other parts."""
     names = dict(entity)
     if request.strict and len(names) != len(request.components):
@@ -89,7 +76,7 @@ def _matches(entity: Entity, request: DescribeClientQuotasRequest) -> bool:
     )
 
 
-def _check(components: Sequence[ComponentData]) -> None:
+def _check(components: Sequence[describe_client_quotas.ComponentData]) -> None:
     """Refuse a filter that contradicts itself, in the order and the words of Apache Kafka.
 
     Raises:
@@ -103,7 +90,7 @@ def _check(components: Sequence[ComponentData]) -> None:
             raise InvalidRequest("Invalid empty entity type.")
         if kind in seen:
             raise InvalidRequest(f"Entity type {kind} cannot appear more than once in the filter.")
-        if kind not in TYPES:
+        if kind not in book.TYPES:
             raise UnsupportedVersion(f"Unsupported entity type {kind}")
         name = _MATCH_TYPES.get(match_type)
         if name is None:
@@ -117,7 +104,7 @@ def _check(components: Sequence[ComponentData]) -> None:
                 f"Request specified MATCH_TYPE_{name}, but also specified a match string."
             )
         seen.add(kind)
-    if IP in seen and len(seen) > 1:
+    if book.IP in seen and len(seen) > 1:
         raise InvalidRequest(
             "Invalid entity filter component combination. IP filter component should not be used "
             "with user or clientId filter component."
@@ -135,7 +122,7 @@ async def alter(
     if not context.may(ALTER_CONFIGS, CLUSTER):
         return AlterClientQuotasResponse(entries=await share.each(request.entries, _refuse))
     entries: dict[Named, Alteration] = {}
-    changes: dict[Named, tuple[Entity, dict[str, float | None]]] = {}
+    changes: dict[Named, tuple[book.Entity, dict[str, float | None]]] = {}
     faults: dict[Named, KafkaError] = {}
     for entry in request.entries:
         await share.rest()
@@ -150,7 +137,7 @@ async def alter(
         except InvalidRequest as error:
             faults[named] = error
 
-    def edit(draft: Values) -> None:
+    def edit(draft: book.Values) -> None:
         for entity, quotas in changes.values():
             _apply(draft, entity, quotas)
 
@@ -169,24 +156,24 @@ def _refuse(entry: Alteration) -> ResponseEntryData:
     )
 
 
-def _read(entry: Alteration) -> tuple[Entity, dict[str, float | None]]:
+def _read(entry: Alteration) -> tuple[book.Entity, dict[str, float | None]]:
     """Return an entity and its new quotas; a quota to remove is None.
 
     Raises:
         InvalidRequest: The quotas cannot be set.
     """
-    entity = make_entity(entry.entity)
+    entity = book.make_entity(entry.entity)
     quotas: dict[str, float | None] = {}
     for key, value, remove in entry.ops:
         if key in quotas:
             raise InvalidRequest(f"Quota {key} is named twice for the same entity")
         if not remove:
-            check_quota(entity, key, value)
+            book.check_quota(entity, key, value)
         quotas[key] = None if remove else value
     return entity, quotas
 
 
-def _apply(draft: Values, entity: Entity, quotas: dict[str, float | None]) -> None:
+def _apply(draft: book.Values, entity: book.Entity, quotas: dict[str, float | None]) -> None:
     own = draft.setdefault(entity, {})
     for key, value in quotas.items():
         if value is None:

@@ -18,12 +18,7 @@ from typing import Any
 from siltstone.broker.process.loop_share import LoopShare, work_off
 from siltstone.broker.security.rights import CLUSTER, CREATE, DESCRIBE_CONFIGS, TOPIC
 from siltstone.broker.services import RequestContext
-from siltstone.broker.topics.assignments import (
-    check_indexes,
-    check_replicas,
-    check_replication_factor,
-    check_total,
-)
+from siltstone.broker.topics import assignments
 from siltstone.config.describe import describe_topic
 from siltstone.config.layers import Layers
 from siltstone.protocol import errors
@@ -69,7 +64,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
 
     async def make(wanted: CreatableTopic) -> None:
         try:
-            check_total(total)
+            assignments.check_total(total)
             if counts[wanted.name] > 1:
                 raise errors.InvalidRequest(f"topic {wanted.name} is in the request twice")
             results[wanted.name] = await _create(
@@ -179,11 +174,11 @@ def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
                 f"topic {wanted.name} has an assignment, so the numbers of partitions and of "
                 "replicas must be -1"
             )
-        check_indexes([each.partition_index for each in wanted.assignments])
+        assignments.check_indexes([each.partition_index for each in wanted.assignments])
         for each in wanted.assignments:
-            check_replicas(each.broker_ids, context.services.identity.node_id)
+            assignments.check_replicas(each.broker_ids, context.services.identity.node_id)
         return len(wanted.assignments)
-    check_replication_factor(wanted.replication_factor)
+    assignments.check_replication_factor(wanted.replication_factor)
     if wanted.num_partitions == 0 or wanted.num_partitions < -1:
         raise errors.InvalidPartitions(
             f"{wanted.num_partitions} partitions cannot be; ask for at least 1, or for -1 to have "

@@ -23,16 +23,11 @@ from siltstone.broker.services import RequestContext
 from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages import describe_groups
 from siltstone.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
-)
-from siltstone.protocol.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
 )
 from siltstone.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -40,13 +35,13 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 async def describe(
-    context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse:
+    context: RequestContext, request: describe_groups.DescribeGroupsRequest
+) -> describe_groups.DescribeGroupsResponse:
     """Describe classic groups and their members."""
     asked = request.include_authorized_operations
     describe_one = partial(_describe, context, context.services.groups(), asked)
     groups = await LoopShare().each(dict.fromkeys(request.groups), describe_one)
-    return DescribeGroupsResponse(groups=groups)
+    return describe_groups.DescribeGroupsResponse(groups=groups)
 
 
 def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, group_id: str) -> Any:
@@ -88,8 +83,8 @@ def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
 
 def _absent(
     group_id: str, error: ErrorCode, message: str | None, operations: int, state: str
-) -> DescribedGroup:
-    return DescribedGroup(
+) -> describe_groups.DescribedGroup:
+    return describe_groups.DescribedGroup(
         error_code=error,
         error_message=message,
         group_id=group_id,
@@ -98,8 +93,8 @@ def _absent(
     )
 
 
-def _member(member: Member, protocol: str | None) -> DescribedGroupMember:
-    return DescribedGroupMember(
+def _member(member: Member, protocol: str | None) -> describe_groups.DescribedGroupMember:
+    return describe_groups.DescribedGroupMember(
         member_id=member.member_id,
         group_instance_id=member.instance_id,
         client_id=member.client_id,

@@ -18,41 +18,36 @@ from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol import errors
 from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, UnstableOffsetCommit
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.messages import NO_ID
-from siltstone.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchResponse,
-    OffsetFetchResponseGroup,
-    OffsetFetchResponsePartition,
-)
+from siltstone.protocol.messages import NO_ID, offset_fetch
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
 
 _FIRST_WITH_GROUP_ERROR = 2
 _FIRST_WITH_GROUPS = 8
 
 
-async def handle(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def handle(
+    context: RequestContext, request: offset_fetch.OffsetFetchRequest
+) -> offset_fetch.OffsetFetchResponse:
     """Answer for every group of the request; before version 8 a request has one group."""
     share = LoopShare()
     if context.version >= _FIRST_WITH_GROUPS:
         groups = [await _fetch(context, request, each, share) for each in request.groups]
-        return OffsetFetchResponse(groups=groups)
+        return offset_fetch.OffsetFetchResponse(groups=groups)
     topics: Any = request.topics
     if topics is not None:
         topics = await share.each(topics, lambda topic: (topic[0], NO_ID, topic[1]))
-    wanted = OffsetFetchRequestGroup(request.group_id, topics=topics)
+    wanted = offset_fetch.OffsetFetchRequestGroup(request.group_id, topics=topics)
     _, found, code = await _fetch(context, request, wanted, share)
     answered: Any = await share.each(found, lambda topic: (topic[0], topic[2]))
-    return OffsetFetchResponse(topics=answered, error_code=code)
+    return offset_fetch.OffsetFetchResponse(topics=answered, error_code=code)
 
 
 async def _fetch(
     context: RequestContext,
-    request: OffsetFetchRequest,
-    wanted: OffsetFetchRequestGroup,
+    request: offset_fetch.OffsetFetchRequest,
+    wanted: offset_fetch.OffsetFetchRequestGroup,
     share: LoopShare,
-) -> OffsetFetchResponseGroup:
+) -> offset_fetch.OffsetFetchResponseGroup:
     await share.rest()
     group_id, member_id, member_epoch, topics = wanted
     if not context.may(DESCRIBE, GROUP, group_id):
@@ -80,7 +75,7 @@ async def _fetch(
             await share.rest()
     else:
         found = await _fetch_topics(context, lookup, topics, share, has_ids=has_ids)
-    return OffsetFetchResponseGroup(group_id, found)
+    return offset_fetch.OffsetFetchResponseGroup(group_id, found)
 
 
 async def _fetch_topics(
@@ -108,8 +103,8 @@ async def _fetch_topics(
 
 
 async def _refuse(
-    version: int, wanted: OffsetFetchRequestGroup, code: int, share: LoopShare
-) -> OffsetFetchResponseGroup:
+    version: int, wanted: offset_fetch.OffsetFetchRequestGroup, code: int, share: LoopShare
+) -> offset_fetch.OffsetFetchResponseGroup:
     """Return the error of a group; version 1 has error codes only for partitions."""
     topics: Any = []
     if version < _FIRST_WITH_GROUP_ERROR:
@@ -117,16 +112,16 @@ async def _refuse(
             rows = await share.each(indexes, lambda index: _row(index, code))
             topics.append((name, topic_id, rows))
             await share.rest()
-    return OffsetFetchResponseGroup(wanted.group_id, topics, code)
+    return offset_fetch.OffsetFetchResponseGroup(wanted.group_id, topics, code)
 
 
-def _hide(indexes: Sequence[int]) -> list[OffsetFetchResponsePartition]:
+def _hide(indexes: Sequence[int]) -> list[offset_fetch.OffsetFetchResponsePartition]:
     return [_row(index, errors.TopicAuthorizationFailed.code) for index in indexes]
 
 
-def _row(index: int, code: int) -> OffsetFetchResponsePartition:
+def _row(index: int, code: int) -> offset_fetch.OffsetFetchResponsePartition:
     """Return the row of a partition that is refused, with the reason as its code."""
-    return OffsetFetchResponsePartition(index, -1, -1, "", code)
+    return offset_fetch.OffsetFetchResponsePartition(index, -1, -1, "", code)
 
 
 class _Lookup:

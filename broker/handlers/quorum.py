@@ -10,34 +10,28 @@ from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.security.rights import CLUSTER, DESCRIBE
 from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import UnknownTopicOrPartition
-from siltstone.protocol.messages.describe_quorum import (
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    Listener,
-    Node,
-    ReplicaState,
-    ResponsePartitionData,
-    ResponseTopicData,
-)
+from siltstone.protocol.messages import describe_quorum
 from siltstone.protocol.names import CLUSTER_METADATA_TOPIC
 
 _EPOCH = 1
 
 
-def describe(context: RequestContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def describe(
+    context: RequestContext, request: describe_quorum.DescribeQuorumRequest
+) -> describe_quorum.DescribeQuorumResponse:
     """Describe this broker as the only voter; all partitions but the quorum's are unknown."""
     if not context.may(DESCRIBE, CLUSTER):
-        return DescribeQuorumResponse(**CLUSTER_REFUSED)
+        return describe_quorum.DescribeQuorumResponse(**CLUSTER_REFUSED)
     asked = [
         (each.topic_name, part.partition_index)
         for each in request.topics
         for part in each.partitions
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, 0)]:
-        return DescribeQuorumResponse(
+        return describe_quorum.DescribeQuorumResponse(
             error_message="",
             topics=[
-                ResponseTopicData(
+                describe_quorum.ResponseTopicData(
                     topic.topic_name, [_unknown(each.partition_index) for each in topic.partitions]
                 )
                 for topic in request.topics
@@ -45,25 +39,27 @@ def describe(context: RequestContext, request: DescribeQuorumRequest) -> Describ
         )
     node_id = context.services.identity.node_id
     host, port = context.advertised
-    return DescribeQuorumResponse(
+    return describe_quorum.DescribeQuorumResponse(
         error_message="",
-        topics=[ResponseTopicData(CLUSTER_METADATA_TOPIC, [_quorum(context)])],
-        nodes=[Node(node_id, [Listener(context.listener, host, port)])],
+        topics=[describe_quorum.ResponseTopicData(CLUSTER_METADATA_TOPIC, [_quorum(context)])],
+        nodes=[
+            describe_quorum.Node(node_id, [describe_quorum.Listener(context.listener, host, port)])
+        ],
     )
 
 
-def _quorum(context: RequestContext) -> ResponsePartitionData:
+def _quorum(context: RequestContext) -> describe_quorum.ResponsePartitionData:
     node_id = context.services.identity.node_id
     end_offset = context.services.topics.generation
     now_ms = context.services.clock.now_ms()
-    return ResponsePartitionData(
+    return describe_quorum.ResponsePartitionData(
         partition_index=0,
         error_message="",
         leader_id=node_id,
         leader_epoch=_EPOCH,
         high_watermark=end_offset,
         current_voters=[
-            ReplicaState(
+            describe_quorum.ReplicaState(
                 replica_id=node_id,
                 log_end_offset=end_offset,
                 last_fetch_timestamp=now_ms,
@@ -73,6 +69,6 @@ def _quorum(context: RequestContext) -> ResponsePartitionData:
     )
 
 
-def _unknown(index: int) -> ResponsePartitionData:
+def _unknown(index: int) -> describe_quorum.ResponsePartitionData:
     error = UnknownTopicOrPartition()
-    return ResponsePartitionData(index, error.code, error.message)
+    return describe_quorum.ResponsePartitionData(index, error.code, error.message)

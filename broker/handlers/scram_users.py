@@ -15,15 +15,8 @@ from typing import Final, TypeAlias
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.security import scram
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
-from siltstone.broker.security.scram import (
-    MAX_ITERATIONS,
-    MECHANISM_BY_CODE,
-    MECHANISMS,
-    MIN_ITERATIONS,
-    Verifier,
-    verifier_of,
-)
 from siltstone.broker.security.users import Credentials, remove
 from siltstone.broker.services import RequestContext
 from siltstone.protocol.errors import ErrorCode, KafkaStorageError, shorten
@@ -61,7 +54,7 @@ async def describe(
     counts = await share.count(request.users or (), itemgetter(0))
     if not counts:
         counts.update(
-            user for user, own in credentials.items() if not own.keys().isdisjoint(MECHANISMS)
+            user for user, own in credentials.items() if not own.keys().isdisjoint(scram.MECHANISMS)
         )
     results = await share.each(
         counts.items(), lambda each: _describe(*each, credentials.get(each[0], {}))
@@ -70,11 +63,11 @@ async def describe(
 
 
 def _describe(
-    name: str, count: int, own: Mapping[str, Verifier]
+    name: str, count: int, own: Mapping[str, scram.Verifier]
 ) -> DescribeUserScramCredentialsResult:
     infos = [
         CredentialInfo(mechanism.code, own[mechanism.name].iterations)
-        for mechanism in MECHANISMS.values()
+        for mechanism in scram.MECHANISMS.values()
         if mechanism.name in own
     ]
     if count > 1:
@@ -148,7 +141,7 @@ def _check_deletion(
 ) -> tuple[int, str] | None:
     if not deletion.name:
         return ErrorCode.unacceptable_credential, _NO_NAME
-    mechanism = MECHANISM_BY_CODE.get(deletion.mechanism)
+    mechanism = scram.MECHANISM_BY_CODE.get(deletion.mechanism)
     if mechanism is None:
         return ErrorCode.unsupported_sasl_mechanism, _NO_MECHANISM
     if mechanism.name not in credentials.get(deletion.name, {}):
@@ -159,12 +152,12 @@ def _check_deletion(
 def _check_upsertion(upsertion: ScramCredentialUpsertion) -> tuple[int, str] | None:
     if not upsertion.name:
         return ErrorCode.unacceptable_credential, _NO_NAME
-    mechanism = MECHANISM_BY_CODE.get(upsertion.mechanism)
+    mechanism = scram.MECHANISM_BY_CODE.get(upsertion.mechanism)
     if mechanism is None:
         return ErrorCode.unsupported_sasl_mechanism, _NO_MECHANISM
-    if upsertion.iterations > MAX_ITERATIONS:
+    if upsertion.iterations > scram.MAX_ITERATIONS:
         return ErrorCode.unacceptable_credential, "Too many iterations"
-    if upsertion.iterations < MIN_ITERATIONS:
+    if upsertion.iterations < scram.MIN_ITERATIONS:
         return ErrorCode.unacceptable_credential, "Too few iterations"
     if not upsertion.salt:
         return ErrorCode.unacceptable_credential, "The salt must not be empty"
@@ -172,14 +165,14 @@ def _check_upsertion(upsertion: ScramCredentialUpsertion) -> tuple[int, str] | N
 
 
 def _delete(draft: Credentials, deletion: ScramCredentialDeletion) -> None:
-    remove(draft, deletion.name, MECHANISM_BY_CODE[deletion.mechanism].name)
+    remove(draft, deletion.name, scram.MECHANISM_BY_CODE[deletion.mechanism].name)
 
 
 def _upsert(draft: Credentials, upsertion: ScramCredentialUpsertion) -> None:
-    mechanism = MECHANISM_BY_CODE[upsertion.mechanism]
+    mechanism = scram.MECHANISM_BY_CODE[upsertion.mechanism]
     salted, salt = bytes(upsertion.salted_password), bytes(upsertion.salt)
     own = draft.setdefault(upsertion.name, {})
-    own[mechanism.name] = verifier_of(mechanism, salted, salt, upsertion.iterations)
+    own[mechanism.name] = scram.verifier_of(mechanism, salted, salt, upsertion.iterations)
 
 
 def _result(name: str, faults: Mapping[str, tuple[int, str]]) -> AlterUserScramCredentialsResult:

@@ -12,20 +12,13 @@ from siltstone.broker.transactions.markers import Outcome
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol import errors
 from siltstone.protocol.errors import ErrorCode, KafkaError
-from siltstone.protocol.messages.write_txn_markers import (
-    WritableTxnMarker,
-    WritableTxnMarkerPartitionResult,
-    WritableTxnMarkerResult,
-    WritableTxnMarkerTopicResult,
-    WriteTxnMarkersRequest,
-    WriteTxnMarkersResponse,
-)
+from siltstone.protocol.messages import write_txn_markers
 from siltstone.storage.log.log import Log
 
 
 async def write(
-    context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse:
+    context: RequestContext, request: write_txn_markers.WriteTxnMarkersRequest
+) -> write_txn_markers.WriteTxnMarkersResponse:
     """Write each marker to each of its partitions."""
     may_write = context.sees(ALTER, CLUSTER) or context.may(CLUSTER_ACTION, CLUSTER)
     share = LoopShare()
@@ -38,15 +31,17 @@ async def write(
                 code = errors.ClusterAuthorizationFailed.code
                 if may_write:
                     code = _write(context, marker, topic.name, index)
-                partitions.append(WritableTxnMarkerPartitionResult(index, code))
+                partitions.append(write_txn_markers.WritableTxnMarkerPartitionResult(index, code))
                 await share.rest()
-            topics.append(WritableTxnMarkerTopicResult(topic.name, partitions))
-        markers.append(WritableTxnMarkerResult(marker.producer_id, topics))
+            topics.append(write_txn_markers.WritableTxnMarkerTopicResult(topic.name, partitions))
+        markers.append(write_txn_markers.WritableTxnMarkerResult(marker.producer_id, topics))
         await share.rest()
-    return WriteTxnMarkersResponse(markers=markers)
+    return write_txn_markers.WriteTxnMarkersResponse(markers=markers)
 
 
-def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index: int) -> ErrorCode:
+def _write(
+    context: RequestContext, marker: write_txn_markers.WritableTxnMarker, topic: str, index: int
+) -> ErrorCode:
     outcome = Outcome(
         marker.producer_id,
         marker.producer_epoch,
@@ -65,7 +60,7 @@ def _write(context: RequestContext, marker: WritableTxnMarker, topic: str, index
     return ErrorCode.none
 
 
-def _check_epoch(log: Log, marker: WritableTxnMarker) -> None:
+def _check_epoch(log: Log, marker: write_txn_markers.WritableTxnMarker) -> None:
     """Refuse a marker whose epoch is not above the data's: it belongs to an earlier transaction."""
     entry = log.producers.producers.get(marker.producer_id)
     if (

@@ -21,11 +21,6 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import KafkaStorageError, ProtocolError, error_name
 from siltstone.protocol.messages import Message, fetch, produce
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
@@ -136,9 +131,11 @@ class Probe:
         else:
             reader, writer = await sockets.connect(*self._address)
         try:
-            data = TopicProduceData(self.name, partition_data=[PartitionProduceData(records=batch)])
+            data = produce.TopicProduceData(
+                self.name, partition_data=[produce.PartitionProduceData(records=batch)]
+            )
             timeout_ms = int(PROBE_SECONDS * 1000)
-            append = ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=[data])
+            append = produce.ProduceRequest(acks=_ALL, timeout_ms=timeout_ms, topic_data=[data])
             writer.write(frame_of(produce.REQUEST, _PRODUCE_VERSION, append))
             answer = await read_answer(reader, produce.RESPONSE, _PRODUCE_VERSION)
             produced = answer.responses[0].partition_responses[0]

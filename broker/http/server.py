@@ -23,15 +23,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from siltstone.broker.http.values import (
-    Admission,
-    HttpLimits,
-    HttpRequest,
-    HttpResponse,
-    Patience,
-    Route,
-    text,
-)
+from siltstone.broker.http import values
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.process import sockets
 
@@ -45,26 +37,26 @@ _logger = logging.getLogger(__name__)
 class Routes:
     """The pages by path, and plain sentences for any other path."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._by_path: dict[str, dict[str, Route]] = {}
+    def __init__(self, routes: Iterable[values.Route]) -> None:
+        self._by_path: dict[str, dict[str, values.Route]] = {}
         for route in routes:
             self._by_path.setdefault(route.path, {})[route.method] = route
 
-    def is_urgent(self, request: HttpRequest) -> bool:
+    def is_urgent(self, request: values.HttpRequest) -> bool:
         """Return whether the page must be answered even while all places are taken."""
         route = self._by_path.get(request.path, {}).get("GET")
         return route is not None and route.is_urgent
 
-    async def answer(self, request: HttpRequest) -> HttpResponse:
+    async def answer(self, request: values.HttpRequest) -> values.HttpResponse:
         """Find the page and let it answer; a fault of the page becomes a 500 and a traceback."""
         methods = self._by_path.get(request.path)
         if methods is None:
             pages = ", ".join(sorted(self._by_path))
-            return text(404, f"there is no page {request.path!r} here; there are {pages}")
+            return values.text(404, f"there is no page {request.path!r} here; there are {pages}")
         route = methods.get("GET" if request.method == "HEAD" else request.method)
         if route is None:
             allowed = sorted([*methods, "HEAD"] if "GET" in methods else methods)
-            return text(
+            return values.text(
                 405,
                 f"{request.path} answers {' and '.join(allowed)}, not {request.method}",
                 ("Allow", ", ".join(allowed)),
@@ -73,7 +65,7 @@ class Routes:
             return await route.handle(request)
         except Exception:
             _logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
-            return text(500, f"{request.path} failed here; the broker's log says why")
+            return values.text(500, f"{request.path} failed here; the broker's log says why")
 
 
 _CLOSE = ("Connection", "close")
@@ -92,14 +84,14 @@ class HttpServer:
     def __init__(
         self,
         find_routes: Callable[[], Awaitable[Routes]],
-        limits: HttpLimits | None = None,
-        admission: Admission | None = None,
+        limits: values.HttpLimits | None = None,
+        admission: values.Admission | None = None,
         encryption: tuple[Handshakes, SendingThreads] | None = None,
     ) -> None:
         self._find_routes = find_routes
-        self._limits = limits or HttpLimits()
-        self._admission = admission or Admission()
-        self._clients: dict[asyncio.Task[None], Patience] = {}
+        self._limits = limits or values.HttpLimits()
+        self._admission = admission or values.Admission()
+        self._clients: dict[asyncio.Task[None], values.Patience] = {}
         self._server: asyncio.Server | None = None
         self._encryption = encryption
         self._sockets: list[socket.socket] = []  # those of TLS
@@ -173,7 +165,7 @@ class HttpServer:
             writer.close()
             return
         loop = asyncio.get_running_loop()
-        patience = Patience(loop.time(), is_spare, peer[0] if peer else "")
+        patience = values.Patience(loop.time(), is_spare, peer[0] if peer else "")
         task = loop.create_task(self._serve(reader, writer, patience))
         self._clients[task] = patience
 
@@ -212,7 +204,9 @@ class HttpServer:
         oldest.cancel()
         return is_spare
 
-    async def _refuse(self, patience: Patience, request: HttpRequest) -> HttpResponse | None:
+    async def _refuse(
+        self, patience: values.Patience, request: values.HttpRequest
+    ) -> values.HttpResponse | None:
         """Return the refusal of a request, or None; until it is known, others may take the place.
 
         The check of a password takes time, and a wrong password is answered late.
@@ -225,11 +219,11 @@ class HttpServer:
         return refusal
 
     async def _answer(
-        self, routes: Routes, patience: Patience, request: HttpRequest
-    ) -> HttpResponse:
+        self, routes: Routes, patience: values.Patience, request: values.HttpRequest
+    ) -> values.HttpResponse:
         """Answer a request; in a spare place only one for an urgent page, and then close."""
         if patience.is_spare and not routes.is_urgent(request):
-            return text(503, "all places are taken; ask again in a second", _CLOSE)
+            return values.text(503, "all places are taken; ask again in a second", _CLOSE)
         refusal = await self._refuse(patience, request)
         response = await routes.answer(request) if refusal is None else refusal
         if patience.is_spare:
@@ -240,7 +234,7 @@ class HttpServer:
         self,
         reader: asyncio.StreamReader | TlsStream,
         writer: asyncio.StreamWriter | TlsStream,
-        patience: Patience,
+        patience: values.Patience,
     ) -> None:
         try:
             routes = await self._find_routes()

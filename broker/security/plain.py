@@ -10,19 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from siltstone.broker.security.scram import (
-    OTHER_AUTHORIZATION_ID,
-    SHA_512,
-    SaslFailure,
-    Verifier,
-    proves,
-)
+from siltstone.broker.security import scram
 
 if TYPE_CHECKING:
     from siltstone.broker.security.proven import ProvenPasswords
 
 PLAIN: Final = "PLAIN"
-PLAIN_HASH: Final = SHA_512
+PLAIN_HASH: Final = scram.SHA_512
 """The hash of stored passwords of PLAIN."""
 
 _PARTS: Final = 3
@@ -39,7 +33,7 @@ class PlainServer:
     refusal: str | None = None
 
     def __init__(
-        self, find: Callable[[str], tuple[Verifier, bool]], proven: ProvenPasswords
+        self, find: Callable[[str], tuple[scram.Verifier, bool]], proven: ProvenPasswords
     ) -> None:
         self.user = ""
         self.is_complete = False
@@ -50,7 +44,7 @@ class PlainServer:
         """Return whether the password must be hashed."""
         try:
             _, user, password = _read(token)
-        except SaslFailure:
+        except scram.SaslFailure:
             return False
         verifier, is_known = self._find(user)
         return not (self._proven.has(verifier, user, password) and is_known)
@@ -64,11 +58,11 @@ class PlainServer:
         authorization_id, self.user, password = _read(token)
         verifier, is_known = self._find(self.user)
         if not (self._proven.has(verifier, self.user, password) and is_known):
-            if not (proves(PLAIN_HASH, verifier, password) and is_known):
-                raise SaslFailure(_INVALID)
+            if not (scram.proves(PLAIN_HASH, verifier, password) and is_known):
+                raise scram.SaslFailure(_INVALID)
             self._proven.note(verifier, self.user, password)
         if authorization_id not in {"", self.user}:
-            raise SaslFailure(OTHER_AUTHORIZATION_ID)
+            raise scram.SaslFailure(scram.OTHER_AUTHORIZATION_ID)
         self.is_complete = True
         return b""
 
@@ -82,13 +76,13 @@ def _read(token: bytes) -> list[str]:
     try:
         parts = token.decode().split("\0", _PARTS)
     except UnicodeDecodeError as error:
-        raise SaslFailure(_INVALID, "the token is not UTF-8") from error
+        raise scram.SaslFailure(_INVALID, "the token is not UTF-8") from error
     if len(parts) != _PARTS:
-        raise SaslFailure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        raise scram.SaslFailure(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
     if not parts[1]:
-        raise SaslFailure("Authentication failed: username not specified")
+        raise scram.SaslFailure("Authentication failed: username not specified")
     if not parts[2]:
-        raise SaslFailure("Authentication failed: password not specified")
+        raise scram.SaslFailure("Authentication failed: password not specified")
     return parts
 
 

@@ -5,15 +5,7 @@ import binascii
 import re
 from typing import Final, NamedTuple
 
-from siltstone.broker.security.scram import (
-    MAX_ITERATIONS,
-    MECHANISMS,
-    MIN_ITERATIONS,
-    Mechanism,
-    Verifier,
-    make_verifier,
-    verifier_of,
-)
+from siltstone.broker.security import scram
 
 _TEXT: Final = re.compile(r"([A-Z0-9-]+)=\[(.*)\]", re.DOTALL)
 _FIELD: Final = re.compile(r"""\s*([a-z]+)\s*=\s*(?:"([^"]*)"|([^,"]*))\s*(?:,|$)""", re.DOTALL)
@@ -24,8 +16,8 @@ class ScramUser(NamedTuple):
     """A user and one of its credentials."""
 
     name: str
-    mechanism: Mechanism
-    verifier: Verifier
+    mechanism: scram.Mechanism
+    verifier: scram.Verifier
 
 
 def parse_scram(text: str) -> ScramUser:
@@ -38,7 +30,7 @@ def parse_scram(text: str) -> ScramUser:
         ValueError: the text has another form; of the text, the message quotes only names.
     """
     match = _TEXT.fullmatch(text.strip())
-    mechanism = None if match is None else MECHANISMS.get(match[1])
+    mechanism = None if match is None else scram.MECHANISMS.get(match[1])
     if match is None or mechanism is None:
         raise ValueError(
             "a user is written as SCRAM-SHA-256=[name=NAME,password=PASSWORD], or with "
@@ -67,8 +59,8 @@ def _read_fields(text: str) -> dict[str, str]:
     return fields
 
 
-def _make(name: str, mechanism: Mechanism, fields: dict[str, str]) -> Verifier:
-    iterations = _read_iterations(fields.get("iterations", str(MIN_ITERATIONS)))
+def _make(name: str, mechanism: scram.Mechanism, fields: dict[str, str]) -> scram.Verifier:
+    iterations = _read_iterations(fields.get("iterations", str(scram.MIN_ITERATIONS)))
     salt = _read_base64("salt", fields["salt"]) if "salt" in fields else None
     password, salted = fields.get("password"), fields.get("saltedpassword")
     if (password is None) == (salted is None):
@@ -76,19 +68,21 @@ def _make(name: str, mechanism: Mechanism, fields: dict[str, str]) -> Verifier:
     if salted is None:
         if not password:
             raise ValueError(f"the password of {name} is empty")
-        return make_verifier(mechanism, password, iterations=iterations, salt=salt)
+        return scram.make_verifier(mechanism, password, iterations=iterations, salt=salt)
     if salt is None:
         raise ValueError(f"saltedpassword of {name} needs the salt that it was made with")
     key = _read_base64("saltedpassword", salted)
     if len(key) != mechanism.size:
         raise ValueError(f"saltedpassword of {name} has not {mechanism.size} bytes")
-    return verifier_of(mechanism, key, salt, iterations)
+    return scram.verifier_of(mechanism, key, salt, iterations)
 
 
 def _read_iterations(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_ITERATIONS))
-    if not is_number or not MIN_ITERATIONS <= int(text) <= MAX_ITERATIONS:
-        raise ValueError(f"iterations must be from {MIN_ITERATIONS} to {MAX_ITERATIONS}")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(scram.MAX_ITERATIONS))
+    if not is_number or not scram.MIN_ITERATIONS <= int(text) <= scram.MAX_ITERATIONS:
+        raise ValueError(
+            f"iterations must be from {scram.MIN_ITERATIONS} to {scram.MAX_ITERATIONS}"
+        )
     return int(text)
 
 

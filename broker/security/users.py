@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.security import scram
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
 from siltstone.broker.security.private_file import (
     MAX_BYTES,
@@ -22,30 +23,20 @@ from siltstone.broker.security.private_file import (
     replace_private,
 )
 from siltstone.broker.security.proven import ProvenPasswords
-from siltstone.broker.security.scram import (
-    MAX_ITERATIONS,
-    MECHANISMS,
-    SLOTS,
-    AbsentUsers,
-    Mechanism,
-    SaltForm,
-    Verifier,
-    form_of,
-)
 from siltstone.storage import files
 from siltstone.storage.directory.strict_json import read_sealed, seal
 from siltstone.storage.randomness import random_bytes
 
 FILE_NAME: Final = files.USERS
 _VERSION: Final = 1
-_HASHES: Final[dict[str, Mechanism]] = {**MECHANISMS, PLAIN: PLAIN_HASH}
+_HASHES: Final[dict[str, scram.Mechanism]] = {**scram.MECHANISMS, PLAIN: PLAIN_HASH}
 _SECRET_BYTES: Final = 32
 _PARTS: Final = ("salt", "stored_key", "server_key")
 
-Credentials = dict[str, dict[str, Verifier]]
+Credentials = dict[str, dict[str, scram.Verifier]]
 """Verifiers by user and mechanism."""
-_NONE: Final[dict[str, Verifier]] = {}
-_Absent = dict[str, AbsentUsers]
+_NONE: Final[dict[str, scram.Verifier]] = {}
+_Absent = dict[str, scram.AbsentUsers]
 """By mechanism."""
 
 
@@ -58,7 +49,7 @@ class UserStore:
         self.proven = ProvenPasswords()
         self._secret = random_bytes(_SECRET_BYTES)
         self._absent = {
-            name: AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
+            name: scram.AbsentUsers(mechanism, self._secret) for name, mechanism in _HASHES.items()
         }
         self._kept: list[bytes] = []  # the absent users as the file has them
 
@@ -73,7 +64,7 @@ class UserStore:
             self._secret, self.credentials, self._absent = held
             self._kept = self._asked()
 
-    def find(self, mechanism: str, user: str) -> tuple[Verifier, bool]:
+    def find(self, mechanism: str, user: str) -> tuple[scram.Verifier, bool]:
         """Return the verifier of a user, and whether the user exists; if not, no password fits.
 
         The verifier of an absent user is computed in both cases, so that the time reveals nothing.
@@ -112,10 +103,10 @@ class UserStore:
 
 def _beside(absent: _Absent, credentials: Credentials) -> _Absent:
     """Return the absent users that go with these users."""
-    forms: dict[str, set[SaltForm]] = {}
+    forms: dict[str, set[scram.SaltForm]] = {}
     for own in credentials.values():
         for mechanism, verifier in own.items():
-            forms.setdefault(mechanism, set()).add(form_of(verifier))
+            forms.setdefault(mechanism, set()).add(scram.form_of(verifier))
     return {name: each.beside(sorted(forms.get(name, ()))) for name, each in absent.items()}
 
 
@@ -176,7 +167,7 @@ def encode_users(credentials: Credentials) -> dict[str, Any]:
     }
 
 
-def _encode_one(verifier: Verifier) -> dict[str, Any]:
+def _encode_one(verifier: scram.Verifier) -> dict[str, Any]:
     texts = {name: base64.b64encode(getattr(verifier, name)).decode() for name in _PARTS}
     return {"iterations": verifier.iterations, **texts}
 
@@ -198,18 +189,18 @@ def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
 
 
 def _decode_absent(
-    mechanism: Mechanism, secret: bytes, row: Mapping[str, Any] | None
-) -> AbsentUsers:
+    mechanism: scram.Mechanism, secret: bytes, row: Mapping[str, Any] | None
+) -> scram.AbsentUsers:
     if row is None:
-        return AbsentUsers(mechanism, secret)
-    forms = [SaltForm(*each) for each in row["forms"]]
+        return scram.AbsentUsers(mechanism, secret)
+    forms = [scram.SaltForm(*each) for each in row["forms"]]
     asked = bytearray(base64.b64decode(row["asked"], validate=True))
-    if len(asked) != SLOTS or max(asked) > len(forms) + 1:
+    if len(asked) != scram.SLOTS or max(asked) > len(forms) + 1:
         raise ValueError("forms that are cut")
     for each in forms:
-        if not (0 < each.iterations <= MAX_ITERATIONS and 0 <= each.size <= MAX_BYTES):
+        if not (0 < each.iterations <= scram.MAX_ITERATIONS and 0 <= each.size <= MAX_BYTES):
             raise ValueError("a form that nobody has")
-    return AbsentUsers(mechanism, secret, forms, asked)
+    return scram.AbsentUsers(mechanism, secret, forms, asked)
 
 
 def decode_users(rows: Mapping[str, Any]) -> Credentials:
@@ -224,12 +215,12 @@ def decode_users(rows: Mapping[str, Any]) -> Credentials:
     }
 
 
-def _decode_one(mechanism: str, row: Mapping[str, Any]) -> Verifier:
+def _decode_one(mechanism: str, row: Mapping[str, Any]) -> scram.Verifier:
     size = _HASHES[mechanism].size
     salt, stored, server = (base64.b64decode(row[name], validate=True) for name in _PARTS)
     iterations = row["iterations"]
-    if type(iterations) is not int or not 0 < iterations <= MAX_ITERATIONS:
+    if type(iterations) is not int or not 0 < iterations <= scram.MAX_ITERATIONS:
         raise ValueError("a number of iterations that nobody has")
     if not salt or len(stored) != size or len(server) != size:
         raise ValueError("a key of another length")
-    return Verifier(salt, iterations, stored, server)
+    return scram.Verifier(salt, iterations, stored, server)

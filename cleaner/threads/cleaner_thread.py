@@ -10,13 +10,7 @@ from dataclasses import dataclass
 
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.explaining.last_pass import Predictions
-from siltstone.cleaner.history.events import (
-    Span,
-    abort_event,
-    begin_event,
-    failure_event,
-    pass_event,
-)
+from siltstone.cleaner.history import events
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager, GrabbedLog
@@ -139,14 +133,14 @@ class CleanerThread:
         services = self._services
         self.working_on = work
         began = services.clock.monotonic()
-        self._record(work, begin_event(self._span(work)))
+        self._record(work, events.begin_event(self._span(work)))
         try:
             result = self._pass(work)
             services.manager.done(work, result.end_offset)
         except CleaningAborted as reason:
             services.manager.release(work.log)
             services.figures.note_abort()
-            self._record(work, abort_event(self._span(work), str(reason)))
+            self._record(work, events.abort_event(self._span(work), str(reason)))
             _logger.info("cleaning aborted partition=%s reason=%s", work.topic_partition, reason)
         except Exception as error:  # noqa: BLE001  # one log must not stop the others
             self._set_aside(work, error)
@@ -198,7 +192,7 @@ class CleanerThread:
 
     def _finish(self, work: GrabbedLog, result: PassResult, seconds: float) -> None:
         services = self._services
-        event = pass_event(
+        event = events.pass_event(
             self._span(work),
             result,
             seconds=seconds,
@@ -244,7 +238,7 @@ class CleanerThread:
         services = self._services
         failure = services.manager.fail(work, error)
         services.figures.note_failure(error)
-        self._record(work, failure_event(self._span(work), error))
+        self._record(work, events.failure_event(self._span(work), error))
         _logger.warning(
             "cleaning failed and is tried again partition=%s cause=%s attempts=%d seconds=%d "
             "reason=%s",
@@ -259,9 +253,9 @@ class CleanerThread:
     def _record(self, work: GrabbedLog, event: dict[str, object]) -> None:
         self._services.history.append(work.log.directory.path, event)
 
-    def _span(self, work: GrabbedLog) -> Span:
+    def _span(self, work: GrabbedLog) -> events.Span:
         now_ms = self._services.clock.now_ms()
-        return Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
+        return events.Span(work.topic_partition, work.log.topic_id, work.now_ms, now_ms)
 
     def _trim_all(self, *, is_idle: bool) -> None:
         """Apply retention to every compacted log; while there is work, at most once per backoff."""

@@ -19,14 +19,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from siltstone.protocol.coordinator.headed import (
-    check_epoch,
-    read_body,
-    read_head,
-    read_value,
-    write_key,
-    write_value,
-)
+from siltstone.protocol.coordinator import headed
 from siltstone.protocol.messages import consumer_offsets as tables
 from siltstone.protocol.messages.consumer_offsets import (
     ClassicMemberMetadata,
@@ -156,7 +149,7 @@ def encode_key(key: ConsumerGroupKey) -> bytes:
     """Return the bytes of a key."""
     message = _KEYS[key.type]
     has_name = len(message.struct.__annotations__) > 1
-    return write_key(message, (key.group_id, key.name) if has_name else (key.group_id,))
+    return headed.write_key(message, (key.group_id, key.name) if has_name else (key.group_id,))
 
 
 def decode_key(key: Buffer) -> ConsumerGroupKey | None:
@@ -166,10 +159,10 @@ def decode_key(key: Buffer) -> ConsumerGroupKey | None:
         ProtocolError: the key is cut short, or a name is too long.
     """
     try:
-        kind = RecordType(read_head(key))
+        kind = RecordType(headed.read_head(key))
     except ValueError:
         return None
-    return ConsumerGroupKey(kind, *read_body(_KEYS[kind], 0, key))
+    return ConsumerGroupKey(kind, *headed.read_body(_KEYS[kind], 0, key))
 
 
 def encode_value(kind: RecordType, value: Value) -> bytes:
@@ -183,7 +176,7 @@ def encode_value(kind: RecordType, value: Value) -> bytes:
             row = (sorted(value.topics), *value[1:])
         case Mapping():
             row = ([TopicPartition(topic.bytes, sorted(each)) for topic, each in value.items()],)
-    return write_value(_VALUES[kind], _VERSION, row)
+    return headed.write_value(_VALUES[kind], _VERSION, row)
 
 
 def decode_value(kind: RecordType, value: Buffer) -> Value:
@@ -193,18 +186,18 @@ def decode_value(kind: RecordType, value: Buffer) -> Value:
         ProtocolError: the value is cut short, of an unknown version, or has an epoch that is too
             high.
     """
-    row: Any = read_value(_VALUES[kind], value)
+    row: Any = headed.read_value(_VALUES[kind], value)
     match kind:
         case RecordType.METADATA | RecordType.TARGET_METADATA:
-            check_epoch(row[0])
+            headed.check_epoch(row[0])
         case RecordType.MEMBER_METADATA:
             return _settle(row)
         case RecordType.TARGET_MEMBER:
             return {UUID(bytes=topic): frozenset(each) for topic, each in row.topic_partitions}
         case RecordType.CURRENT_ASSIGNMENT:
             epoch, previous, state, assigned, revoking = row
-            check_epoch(epoch)
-            check_epoch(previous)
+            headed.check_epoch(epoch)
+            headed.check_epoch(previous)
             return CurrentAssignment(
                 epoch, previous, state, _read_owned(assigned, epoch), _read_owned(revoking, epoch)
             )

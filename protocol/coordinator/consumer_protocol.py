@@ -10,11 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from siltstone.protocol.coordinator.headed import read_bounded, read_head, write_value
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.messages import Message
-from siltstone.protocol.messages.consumer_protocol import (
-    CONSUMER_PROTOCOL_ASSIGNMENT,
-    CONSUMER_PROTOCOL_SUBSCRIPTION,
-)
+from siltstone.protocol.messages import Message, consumer_protocol
 from siltstone.protocol.parts import Buffer
 
 PROTOCOL_TYPE: Final = "consumer"
@@ -57,7 +53,7 @@ def decode_subscription(data: Buffer) -> Subscription:
     Raises:
         ProtocolError: it is no such metadata.
     """
-    topics, _, owned, _, rack_id = _read(CONSUMER_PROTOCOL_SUBSCRIPTION, data)
+    topics, _, owned, _, rack_id = _read(consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION, data)
     return Subscription(tuple(topics), _by_topic(owned), rack_id)
 
 
@@ -71,7 +67,7 @@ def decode_topics(data: Buffer, max_topics: int) -> tuple[list[str], int]:
         ProtocolError: the bytes are no such metadata, or have more topics than ``max_topics``.
     """
     read_version(data)
-    row, end = read_bounded(CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data, max_topics)
+    row, end = read_bounded(consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION, 0, data, max_topics)
     return row.topics, end - _SIZE_BYTES - len(row.user_data or b"")
 
 
@@ -81,15 +77,15 @@ def decode_assignment(data: Buffer) -> Assignment:
     Raises:
         ProtocolError: the bytes are no such assignment.
     """
-    partitions, user_data = _read(CONSUMER_PROTOCOL_ASSIGNMENT, data)
+    partitions, user_data = _read(consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT, data)
     return Assignment(_by_topic(partitions), user_data or b"")
 
 
 def encode_assignment(partitions: Mapping[str, frozenset[int]], version: int) -> bytes:
     """Return an assignment without user data, in the version of the member's subscription."""
     rows = [(topic, sorted(indexes)) for topic, indexes in sorted(partitions.items())]
-    version = min(version, CONSUMER_PROTOCOL_ASSIGNMENT.last)
-    return write_value(CONSUMER_PROTOCOL_ASSIGNMENT, version, (rows, None))
+    version = min(version, consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT.last)
+    return write_value(consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT, version, (rows, None))
 
 
 def _read(message: Message, data: Buffer) -> Any:

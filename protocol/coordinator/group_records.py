@@ -14,14 +14,7 @@ cheap.
 
 from typing import Final
 
-from siltstone.protocol.coordinator.headed import (
-    check_epoch,
-    read_body,
-    read_head,
-    read_value,
-    write_key,
-    write_value,
-)
+from siltstone.protocol.coordinator import headed
 from siltstone.protocol.messages.consumer_offsets import (
     GROUP_METADATA_KEY,
     GROUP_METADATA_VALUE,
@@ -53,21 +46,21 @@ def read_key(key: bytes) -> OffsetCommitKey | GroupMetadataKey | None:
     Raises:
         ProtocolError: The bytes are no key of that type.
     """
-    message = _KEYS.get(read_head(key))
+    message = _KEYS.get(headed.read_head(key))
     if message is None:
         return None
-    read: OffsetCommitKey | GroupMetadataKey = read_body(message, 0, key)
+    read: OffsetCommitKey | GroupMetadataKey = headed.read_body(message, 0, key)
     return read
 
 
 def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Return the key of a committed offset."""
-    return write_key(OFFSET_COMMIT_KEY, (group_id, topic, partition))
+    return headed.write_key(OFFSET_COMMIT_KEY, (group_id, topic, partition))
 
 
 def group_key(group_id: str) -> bytes:
     """Return the key of a classic group."""
-    return write_key(GROUP_METADATA_KEY, (group_id,))
+    return headed.write_key(GROUP_METADATA_KEY, (group_id,))
 
 
 def read_offset(value: bytes) -> OffsetCommitValue:
@@ -76,7 +69,7 @@ def read_offset(value: bytes) -> OffsetCommitValue:
     Raises:
         ProtocolError: The bytes are no such value, or one of a newer version.
     """
-    read: OffsetCommitValue = read_value(OFFSET_COMMIT_VALUE, value)
+    read: OffsetCommitValue = headed.read_value(OFFSET_COMMIT_VALUE, value)
     return read
 
 
@@ -86,7 +79,7 @@ def put_group(group: GroupMetadataValue) -> bytes:
     Raises:
         OverflowError: A name is longer than a record has room for.
     """
-    return write_value(GROUP_METADATA_VALUE, VERSION, group)
+    return headed.write_value(GROUP_METADATA_VALUE, VERSION, group)
 
 
 def read_group(value: bytes) -> GroupMetadataValue:
@@ -95,8 +88,8 @@ def read_group(value: bytes) -> GroupMetadataValue:
     Raises:
         ProtocolError: The bytes are no such value, or one of a newer version.
     """
-    group: GroupMetadataValue = read_value(GROUP_METADATA_VALUE, value)
-    check_epoch(group.generation)
+    group: GroupMetadataValue = headed.read_value(GROUP_METADATA_VALUE, value)
+    headed.check_epoch(group.generation)
     members = []
     for each in group.members:
         is_old = each.rebalance_timeout == _NONE

@@ -8,13 +8,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from siltstone.protocol.coordinator.headed import (
-    read_body,
-    read_head,
-    read_value,
-    write_key,
-    write_value,
-)
+from siltstone.protocol.coordinator import headed
 from siltstone.protocol.messages import transaction_state as tables
 from siltstone.protocol.messages.transaction_state import TRANSACTION_LOG_KEY, TRANSACTION_LOG_VALUE
 from siltstone.protocol.parts import Buffer
@@ -44,7 +38,7 @@ class TransactionLogValue(NamedTuple):
 
 def encode_key(transactional_id: str) -> bytes:
     """Return the key of a transactional id."""
-    return write_key(TRANSACTION_LOG_KEY, (transactional_id,))
+    return headed.write_key(TRANSACTION_LOG_KEY, (transactional_id,))
 
 
 def decode_key(key: Buffer) -> str | None:
@@ -53,9 +47,9 @@ def decode_key(key: Buffer) -> str | None:
     Raises:
         ProtocolError: The key is cut short, or the id is too long.
     """
-    if read_head(key) != TRANSACTION_LOG_KEY.key:
+    if headed.read_head(key) != TRANSACTION_LOG_KEY.key:
         return None
-    (transactional_id,) = read_body(TRANSACTION_LOG_KEY, 0, key)
+    (transactional_id,) = headed.read_body(TRANSACTION_LOG_KEY, 0, key)
     found: str = transactional_id
     return found
 
@@ -67,7 +61,7 @@ def encode_value(value: TransactionLogValue, version: int = NEWEST) -> bytes:
     topics = None if status == _EMPTY else _put_partitions(partitions)
     head = producer_id, previous_id, next_id, epoch, _NO_EPOCH, timeout_ms, status
     row = *head, topics, updated_ms, started_ms, client_version
-    return write_value(TRANSACTION_LOG_VALUE, version, row)
+    return headed.write_value(TRANSACTION_LOG_VALUE, version, row)
 
 
 def decode_value(value: Buffer) -> TransactionLogValue:
@@ -76,7 +70,7 @@ def decode_value(value: Buffer) -> TransactionLogValue:
     Raises:
         ProtocolError: The value is cut short, or has an unknown version.
     """
-    row: tables.TransactionLogValue = read_value(TRANSACTION_LOG_VALUE, value)
+    row: tables.TransactionLogValue = headed.read_value(TRANSACTION_LOG_VALUE, value)
     return TransactionLogValue(
         producer_id=row.producer_id,
         previous_producer_id=row.previous_producer_id,

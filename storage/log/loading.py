@@ -10,13 +10,7 @@ from uuid import UUID
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage import threads
 from siltstone.storage.directory.log_directory import LogDirError, remedy_for
-from siltstone.storage.log.recovery import (
-    UNKNOWN_TOPIC_ID,
-    LoadedPartition,
-    PartitionFolder,
-    find_topic_id,
-    load_partition,
-)
+from siltstone.storage.log import recovery
 from siltstone.storage.segment.scan import LegacyFormatError
 
 # The errors that mean that files of a folder have other content than their names say.
@@ -40,7 +34,7 @@ _logger = logging.getLogger(__name__)
 class SetAside:
     """A partition that is not served because its folder has damaged files, and the reason."""
 
-    folder: PartitionFolder
+    folder: recovery.PartitionFolder
     topic_id: UUID
     reason: str
 
@@ -51,8 +45,8 @@ class SetAside:
 
 
 def load_folders(
-    folders: Sequence[PartitionFolder], *, width: int, now_ms: int
-) -> list[LoadedPartition | SetAside]:
+    folders: Sequence[recovery.PartitionFolder], *, width: int, now_ms: int
+) -> list[recovery.LoadedPartition | SetAside]:
     """Open partitions, ``width`` of each directory at a time. Blocks.
 
     Several threads help after a crash, when they wait for the disk or run compiled code. A start
@@ -64,7 +58,7 @@ def load_folders(
     Raises:
         LogDirError: A partition cannot be opened because of an error of the disk.
     """
-    queues: dict[Path, list[PartitionFolder]] = {}
+    queues: dict[Path, list[recovery.PartitionFolder]] = {}
     for folder in folders:
         queues.setdefault(folder.directory.path, []).append(folder)
     workers = [
@@ -79,12 +73,14 @@ def load_folders(
         return [loaded for load in loads for loaded in load.result()]
 
 
-def _load_from(folders: Iterator[PartitionFolder], now_ms: int) -> list[LoadedPartition | SetAside]:
+def _load_from(
+    folders: Iterator[recovery.PartitionFolder], now_ms: int
+) -> list[recovery.LoadedPartition | SetAside]:
     """Open partitions from an iterator that several threads share."""
     return [_load(folder, now_ms) for folder in folders]
 
 
-def set_aside(folder: PartitionFolder, error: Exception) -> SetAside:
+def set_aside(folder: recovery.PartitionFolder, error: Exception) -> SetAside:
     """Log in one line that a partition is not served, and why."""
     reason = error.message if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
     _logger.error(
@@ -94,15 +90,15 @@ def set_aside(folder: PartitionFolder, error: Exception) -> SetAside:
         reason,
     )
     try:
-        topic_id = find_topic_id(folder.path)
+        topic_id = recovery.find_topic_id(folder.path)
     except OSError:
-        topic_id = UNKNOWN_TOPIC_ID
+        topic_id = recovery.UNKNOWN_TOPIC_ID
     return SetAside(folder, topic_id, reason)
 
 
-def _load(folder: PartitionFolder, now_ms: int) -> LoadedPartition | SetAside:
+def _load(folder: recovery.PartitionFolder, now_ms: int) -> recovery.LoadedPartition | SetAside:
     try:
-        return load_partition(folder, now_ms)
+        return recovery.load_partition(folder, now_ms)
     except OSError as error:
         if isinstance(error, LegacyFormatError) or error.errno in _WRONG_KIND:
             return set_aside(folder, error)

@@ -18,11 +18,6 @@ from siltstone.pipeline.errors import PipelineError
 from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import find_coordinator, list_offsets, metadata
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
-from siltstone.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 if TYPE_CHECKING:
@@ -99,16 +94,18 @@ class Broker:
             Refused: The broker has no offset for a partition.
         """
         topics = [
-            ListOffsetsTopic(
+            list_offsets.ListOffsetsTopic(
                 name,
                 [
-                    ListOffsetsPartition(partition_index=each, timestamp=timestamp)
+                    list_offsets.ListOffsetsPartition(partition_index=each, timestamp=timestamp)
                     for each in partitions
                 ],
             )
             for name, partitions in wanted.items()
         ]
-        answer = self.ask(_LIST_OFFSETS, ListOffsetsRequest(-1, int(is_committed), topics))
+        answer = self.ask(
+            _LIST_OFFSETS, list_offsets.ListOffsetsRequest(-1, int(is_committed), topics)
+        )
         found = {}
         for topic in answer.topics:
             for each in topic.partitions:

@@ -19,11 +19,6 @@ from siltstone.broker.commands.options import ESCAPES, natural
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages import produce
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.compression import NAMES
 from siltstone.protocol.records.record import Record
@@ -149,12 +144,13 @@ class _Sender:
     def _send_batches(self, by_partition: Mapping[int, Sequence[Row]]) -> None:
         """Send a batch to each of these partitions; a batch that is too large is sent in halves."""
         data = [
-            PartitionProduceData(each, self._batch(some)) for each, some in by_partition.items()
+            produce.PartitionProduceData(each, self._batch(some))
+            for each, some in by_partition.items()
         ]
-        request = ProduceRequest(
+        request = produce.ProduceRequest(
             acks=_ALL,
             timeout_ms=_MS,
-            topic_data=[TopicProduceData(name=self._options.topic, partition_data=data)],
+            topic_data=[produce.TopicProduceData(name=self._options.topic, partition_data=data)],
         )
         answer = self._broker.ask(_PRODUCE, request)
         for topic in answer.responses:

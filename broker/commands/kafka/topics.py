@@ -27,24 +27,7 @@ from siltstone.protocol.messages import (
     describe_log_dirs,
     incremental_alter_configs,
 )
-from siltstone.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
-)
-from siltstone.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from siltstone.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from siltstone.protocol.messages.describe_log_dirs import (
-    DescribableLogDirTopic,
-    DescribeLogDirsRequest,
-)
 from siltstone.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -202,11 +185,14 @@ def _tell(topic: dict[str, Any]) -> None:
 
 
 def _create(broker: Broker, options: argparse.Namespace) -> int:
-    configs = [CreatableTopicConfig(*each.split("=", 1)) for each in options.topic_config]
-    topics = [
-        CreatableTopic(name, options.partitions or -1, -1, (), configs) for name in options.names
+    configs = [
+        create_topics.CreatableTopicConfig(*each.split("=", 1)) for each in options.topic_config
     ]
-    answer = broker.ask(_CREATE, CreateTopicsRequest(topics, _MS))
+    topics = [
+        create_topics.CreatableTopic(name, options.partitions or -1, -1, (), configs)
+        for name in options.names
+    ]
+    answer = broker.ask(_CREATE, create_topics.CreateTopicsRequest(topics, _MS))
     return report(options, "created", "topic", _outcomes(answer.topics))
 
 
@@ -236,8 +222,11 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
             (each.resource_name, each.error_code, each.error_message) for each in answer.responses
         ]
     if options.partitions and not any(code for _, code, _ in done):
-        wanted = [CreatePartitionsTopic(name, options.partitions, None) for name in options.names]
-        answer = broker.ask(_GROW, CreatePartitionsRequest(wanted, _MS))
+        wanted = [
+            create_partitions.CreatePartitionsTopic(name, options.partitions, None)
+            for name in options.names
+        ]
+        answer = broker.ask(_GROW, create_partitions.CreatePartitionsRequest(wanted, _MS))
         done = _outcomes(answer.results)
     return report(options, "altered", "topic", done)
 
@@ -245,8 +234,11 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
 def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
     """Return the size of each partition in bytes; nothing if the broker refuses to tell."""
     found = broker.topics(names) if names else {}
-    asked = [DescribableLogDirTopic(name, list(each.leaders)) for name, each in found.items()]
-    answer = broker.ask(_SIZES, DescribeLogDirsRequest(asked))
+    asked = [
+        describe_log_dirs.DescribableLogDirTopic(name, list(each.leaders))
+        for name, each in found.items()
+    ]
+    answer = broker.ask(_SIZES, describe_log_dirs.DescribeLogDirsRequest(asked))
     return {
         (topic.name, each.partition_index): each.partition_size
         for result in answer.results
@@ -257,8 +249,8 @@ def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
 
 
 def _configs(broker: Broker, names: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    resources = [DescribeConfigsResource(_TOPIC, name, None) for name in names]
-    answer = broker.ask(_CONFIGS, DescribeConfigsRequest(resources))
+    resources = [describe_configs.DescribeConfigsResource(_TOPIC, name, None) for name in names]
+    answer = broker.ask(_CONFIGS, describe_configs.DescribeConfigsRequest(resources))
     found = {}
     for result in answer.results:
         if result.error_code:

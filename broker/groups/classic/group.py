@@ -20,12 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
-from siltstone.broker.groups.classic.members import (
-    Member,
-    Members,
-    answer_sync,
-    size_of_member,
-)
+from siltstone.broker.groups.classic import members
 from siltstone.broker.groups.classic.messages import (
     JoinReply,
     JoinRequest,
@@ -138,7 +133,7 @@ class ClassicGroup:
     def __init__(self, group_id: str, partition: int, services: ClassicServices) -> None:
         self.state = GroupState.EMPTY
         self.generation = 0
-        self.members = Members(
+        self.members = members.Members(
             GroupBytes(services.member_bytes, partial(_check_size, services, partition))
         )
         self.group_id = group_id
@@ -247,7 +242,7 @@ class ClassicGroup:
 
     def _add(self, member_id: str, request: JoinRequest, reply: JoinReply) -> None:
         self.members.bytes.check(
-            size_of_member(member_id, request)
+            members.size_of_member(member_id, request)
             - (_size_of_pending(member_id) if member_id in self.pending else 0),
             request.user,
         )
@@ -263,10 +258,10 @@ class ClassicGroup:
         member.expect_within(NEW_MEMBER_JOIN_MS)
         self.rebalance()
 
-    def _make_member(self, member_id: str, request: JoinRequest) -> Member:
-        return Member(member_id, request, self._services.timers, self._end_session)
+    def _make_member(self, member_id: str, request: JoinRequest) -> members.Member:
+        return members.Member(member_id, request, self._services.timers, self._end_session)
 
-    def _join_again(self, member: Member, request: JoinRequest, reply: JoinReply) -> None:
+    def _join_again(self, member: members.Member, request: JoinRequest, reply: JoinReply) -> None:
         is_same = member.protocols == request.protocols
         match self.state:
             case GroupState.COMPLETING if is_same:
@@ -284,7 +279,7 @@ class ClassicGroup:
         self.members.park_join(member, reply)
         self.rebalance()
 
-    def _joined(self, member: Member, **changes: object) -> JoinResult:
+    def _joined(self, member: members.Member, **changes: object) -> JoinResult:
         is_leader = member.member_id == self.members.leader
         result = JoinResult(
             ErrorCode.none,
@@ -308,7 +303,7 @@ class ClassicGroup:
         """
         old = self.members.by_id[old_id]
         leader = self.members.leader
-        more = size_of_member(new_id, request, old.assignment) - old.size
+        more = members.size_of_member(new_id, request, old.assignment) - old.size
         self.members.bytes.check(more, request.user)
         new = self._make_member(new_id, request)
         new.assignment = old.assignment
@@ -465,16 +460,16 @@ class ClassicGroup:
         self._transition(GroupState.STABLE)
         for member in self.members:
             self.members.assign(member, assignments[member.member_id])
-            if answer_sync(member, self._synced(member)):
+            if members.answer_sync(member, self._synced(member)):
                 member.start_session()
 
-    def _synced(self, member: Member) -> SyncResult:
+    def _synced(self, member: members.Member) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
 
     def _refuse_syncs(self, error: ErrorCode) -> None:
         for member in self.members:
             self.members.assign(member, b"")
-            if answer_sync(member, SyncResult(error)):
+            if members.answer_sync(member, SyncResult(error)):
                 member.start_session()
 
     def _note_synced(self, member_id: str) -> None:
@@ -539,7 +534,7 @@ class ClassicGroup:
             return error.code
         return ErrorCode.none
 
-    def _end_session(self, member: Member) -> None:
+    def _end_session(self, member: members.Member) -> None:
         """Remove a member that was silent for too long, unless it waits for an answer."""
         if self.members.by_id.get(member.member_id) is not member:
             return
@@ -567,16 +562,16 @@ class ClassicGroup:
         if member is not None:
             self._remove(member)
 
-    def _remove(self, member: Member) -> None:
+    def _remove(self, member: members.Member) -> None:
         self.members.remove(member)
         self._release(member, ErrorCode.unknown_member_id, "")
 
-    def _release(self, member: Member, error: ErrorCode, member_id: str) -> None:
+    def _release(self, member: members.Member, error: ErrorCode, member_id: str) -> None:
         """Answer the requests of a member that was removed."""
         member.timer.cancel()
         self._unsynced.discard(member.member_id)
         self.members.answer_join(member, JoinResult(error, member_id))
-        answer_sync(member, SyncResult(error))
+        members.answer_sync(member, SyncResult(error))
 
     # Committed offsets
 

@@ -5,15 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from siltstone.broker.groups.classic.messages import (
-    JoinedMember,
-    JoinReply,
-    JoinRequest,
-    JoinResult,
-    Protocols,
-    SyncReply,
-    SyncResult,
-)
+from siltstone.broker.groups.classic import messages
 from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
 from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
@@ -58,7 +50,7 @@ class Member:
     def __init__(
         self,
         member_id: str,
-        request: JoinRequest,
+        request: messages.JoinRequest,
         timers: Timers,
         on_silence: Callable[["Member"], None],
     ) -> None:
@@ -71,12 +63,12 @@ class Member:
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocol_type = request.protocol_type
-        self.protocols: Protocols = request.protocols
+        self.protocols: messages.Protocols = request.protocols
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.assignment = b""
         self.is_new = False  # its first join is not answered yet
-        self.join_reply: JoinReply | None = None
-        self.sync_reply: SyncReply | None = None
+        self.join_reply: messages.JoinReply | None = None
+        self.sync_reply: messages.SyncReply | None = None
 
     def start_session(self) -> None:
         """Begin the session again: the member is alive."""
@@ -192,7 +184,7 @@ class Members:
         if was_leader:
             self.leader = new.member_id
 
-    def update(self, member: Member, request: JoinRequest) -> None:
+    def update(self, member: Member, request: messages.JoinRequest) -> None:
         """Replace a member's data by the data of its new join."""
         self._forget_protocols(member)
         self.bytes.add(-member.size, member.user)
@@ -208,7 +200,7 @@ class Members:
         self.bytes.add(bytes_of((assignment,)) - bytes_of((member.assignment,)), member.user)
         member.assignment = assignment
 
-    def check_growth(self, member: Member, request: JoinRequest) -> None:
+    def check_growth(self, member: Member, request: messages.JoinRequest) -> None:
         """Refuse a member that joins again with much more data than before.
 
         Raises:
@@ -227,13 +219,13 @@ class Members:
         more = bytes_of(assignments.values()) - bytes_of(self.assignments.values())
         self.bytes.check(more, "" if leader is None else leader.user)
 
-    def park_join(self, member: Member, reply: JoinReply) -> None:
+    def park_join(self, member: Member, reply: messages.JoinReply) -> None:
         """Note that a join waits; an earlier one is dropped, since its client gave up on it."""
         if member.join_reply is None:
             self.joining_count += 1
         member.join_reply = reply
 
-    def answer_join(self, member: Member, result: JoinResult) -> None:
+    def answer_join(self, member: Member, result: messages.JoinResult) -> None:
         """Answer the member's join, if one waits."""
         reply = member.join_reply
         if reply is not None:
@@ -253,7 +245,7 @@ class Members:
             self.leader = joined.member_id
         return True
 
-    def support(self, protocols: Protocols) -> bool:
+    def support(self, protocols: messages.Protocols) -> bool:
         """Tell whether all members have one of these protocols in common."""
         count = len(self.by_id)
         return any(self._supported[name] == count for name, _ in protocols)
@@ -272,10 +264,10 @@ class Members:
                     break
         return votes.most_common(1)[0][0]
 
-    def list_for_leader(self, protocol: str | None) -> tuple[JoinedMember, ...]:
+    def list_for_leader(self, protocol: str | None) -> tuple[messages.JoinedMember, ...]:
         """Return every member with its metadata of the chosen protocol."""
         return tuple(
-            JoinedMember(each.member_id, each.instance_id, each.metadata_of(protocol))
+            messages.JoinedMember(each.member_id, each.instance_id, each.metadata_of(protocol))
             for each in self.by_id.values()
         )
 
@@ -327,11 +319,13 @@ class Members:
                 del supported[name]
 
 
-def _size_of(protocols: Protocols) -> int:
+def _size_of(protocols: messages.Protocols) -> int:
     return len(protocols) * _PROTOCOL_BYTES + sum(map(bytes_of, protocols))
 
 
-def size_of_member(member_id: str, said: JoinRequest | Member, assignment: bytes = b"") -> int:
+def size_of_member(
+    member_id: str, said: messages.JoinRequest | Member, assignment: bytes = b""
+) -> int:
     """Return how many bytes a member takes in memory, or would take."""
     texts = (
         member_id,
@@ -344,7 +338,7 @@ def size_of_member(member_id: str, said: JoinRequest | Member, assignment: bytes
     return EACH_BYTES + bytes_of(texts) + _size_of(said.protocols)
 
 
-def answer_sync(member: Member, result: SyncResult) -> bool:
+def answer_sync(member: Member, result: messages.SyncResult) -> bool:
     """Answer the member's sync, if one waits; tell whether one did."""
     reply = member.sync_reply
     if reply is None:

@@ -14,14 +14,8 @@ from itertools import compress
 from sys import getsizeof
 from typing import Final, TypeVar
 
+from siltstone.broker.groups.classic import messages
 from siltstone.broker.groups.classic.group import ClassicGroup
-from siltstone.broker.groups.classic.messages import (
-    JoinReply,
-    JoinRequest,
-    JoinResult,
-    SyncReply,
-    SyncRequest,
-)
 from siltstone.broker.groups.consumer import checks, classic
 from siltstone.broker.groups.consumer.changes import Changes, tombstones
 from siltstone.broker.groups.consumer.checks import PartitionCheck
@@ -179,7 +173,7 @@ class HostedConsumerGroup:
 
     # Members of the classic protocol
 
-    def join(self, request: JoinRequest, reply: JoinReply) -> None:
+    def join(self, request: messages.JoinRequest, reply: messages.JoinReply) -> None:
         """Let a classic member join; an empty group becomes a classic group first.
 
         Raises:
@@ -191,10 +185,10 @@ class HostedConsumerGroup:
         try:
             result = self._join(request)
         except KafkaError as error:
-            result = JoinResult(error.code, "")
+            result = messages.JoinResult(error.code, "")
         reply(result)
 
-    def _join(self, request: JoinRequest) -> JoinResult:
+    def _join(self, request: messages.JoinRequest) -> messages.JoinResult:
         """Let a classic member join.
 
         Raises:
@@ -210,7 +204,7 @@ class HostedConsumerGroup:
         check_room(self.machine, member_id, world)
         classic.check_protocols(self.machine, request, member_id)
         if not request.member_id and request.instance_id is None and request.requires_known_id:
-            return JoinResult(ErrorCode.member_id_required, member_id)
+            return messages.JoinResult(ErrorCode.member_id_required, member_id)
         replaced = self.machine.find_static(request.instance_id)
         if replaced is not None and may_replace_last(self.machine, replaced, world.policy):
             return self._join_last(request, member_id)
@@ -221,7 +215,7 @@ class HostedConsumerGroup:
             request.user,
         )
 
-    def sync(self, request: SyncRequest, reply: SyncReply) -> None:
+    def sync(self, request: messages.SyncRequest, reply: messages.SyncReply) -> None:
         """Answer with a classic member's assignment.
 
         Raises:
@@ -257,7 +251,7 @@ class HostedConsumerGroup:
             self._groups.remove(self, members.values())
         return codes
 
-    def _join_last(self, request: JoinRequest, member_id: str) -> JoinResult:
+    def _join_last(self, request: messages.JoinRequest, member_id: str) -> messages.JoinResult:
         """Let a static classic member replace the last member of the consumer protocol."""
         changes = Changes(self.machine, request.user)
         world = self._groups.world(self.group_id)
@@ -279,7 +273,7 @@ class HostedConsumerGroup:
             group.rebalance()
         return joining.answer()
 
-    def _give_way(self, request: JoinRequest, reply: JoinReply) -> None:
+    def _give_way(self, request: messages.JoinRequest, reply: messages.JoinReply) -> None:
         """Replace this empty group with a classic group, and let the member join that."""
         if request.member_id:
             raise group_errors.UnknownMemberId

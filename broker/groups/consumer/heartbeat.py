@@ -7,6 +7,7 @@ to leave for a while (static members); any other epoch is its own.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from siltstone.broker.groups.consumer import membership
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.member import (
@@ -14,13 +15,6 @@ from siltstone.broker.groups.consumer.member import (
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
     Member,
-)
-from siltstone.broker.groups.consumer.membership import (
-    check_room,
-    fence,
-    get_member,
-    replace_static,
-    update,
 )
 from siltstone.broker.groups.consumer.policy import World
 from siltstone.protocol.coordinator import group_errors
@@ -131,9 +125,11 @@ def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> Hear
         KafkaError: The member is refused; the caller undoes the changes.
     """
     group = changes.group
-    check_room(group, request.member_id, world)
+    membership.check_room(group, request.member_id, world)
     before = _find_or_join(changes, request)
-    after = update(changes, before, _merge(before.metadata, request), request.owned, world)
+    after = membership.update(
+        changes, before, _merge(before.metadata, request), request.owned, world
+    )
     if before.classic is not None:
         changes.cancel(after.id, Deadline.JOIN, Deadline.SYNC)
     changes.start(after.id, Deadline.SESSION, world.policy.session_timeout_ms)
@@ -155,7 +151,7 @@ def leave(changes: Changes, request: HeartbeatRequest, world: World) -> Heartbea
     Raises:
         KafkaError: The member is not in the group, or another member has taken its place.
     """
-    member = get_member(changes.group, request.member_id, request.instance_id)
+    member = membership.get_member(changes.group, request.member_id, request.instance_id)
     if request.member_epoch == STATIC_LEAVE_EPOCH:
         kept = {
             topic_id: dict.fromkeys(partitions, 0)
@@ -166,7 +162,7 @@ def leave(changes: Changes, request: HeartbeatRequest, world: World) -> Heartbea
         )
         changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
     else:
-        fence(changes, (member,), world)
+        membership.fence(changes, (member,), world)
     return HeartbeatResult(member.id, request.member_epoch)
 
 
@@ -174,7 +170,7 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
     """Return the sender as it was before this heartbeat; a new member has no record yet."""
     group = changes.group
     if request.member_epoch != JOIN_EPOCH:
-        member = get_member(group, request.member_id, request.instance_id)
+        member = membership.get_member(group, request.member_id, request.instance_id)
         _check_epoch(member, request)
         return member
     static = group.find_static(request.instance_id)
@@ -185,7 +181,7 @@ def _find_or_join(changes: Changes, request: HeartbeatRequest) -> Member:
             f"Static member {request.member_id} with instance id {request.instance_id} cannot join "
             f"the group because the instance id is owned by {static.id} member."
         )
-    return replace_static(changes, static, request.member_id)
+    return membership.replace_static(changes, static, request.member_id)
 
 
 def _check_epoch(member: Member, request: HeartbeatRequest) -> None:

@@ -11,15 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from siltstone.broker.http.values import (
-    JSON,
-    HttpRequest,
-    HttpResponse,
-    Page,
-    Route,
-    json_answer,
-    text,
-)
+from siltstone.broker.http import values
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.pins import Pin, PinRefused, PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
@@ -40,41 +32,41 @@ class PinPages:
     io: IoThreads
     find_cluster_id: Callable[[], str]
 
-    def routes(self, guarded: Callable[[Page], Page]) -> tuple[Route, ...]:
+    def routes(self, guarded: Callable[[values.Page], values.Page]) -> tuple[values.Route, ...]:
         """Return the pages; ``guarded`` makes a page require the token."""
         return (
-            Route("GET", "/v1/topics", self._list_topics),
-            Route("GET", "/v1/pins", self._list),
-            Route("POST", "/v1/pins", guarded(_answering(self._pin))),
-            Route("POST", "/v1/pins/renew", guarded(_answering(self._renew))),
-            Route("POST", "/v1/pins/release", guarded(_answering(self._release))),
+            values.Route("GET", "/v1/topics", self._list_topics),
+            values.Route("GET", "/v1/pins", self._list),
+            values.Route("POST", "/v1/pins", guarded(_answering(self._pin))),
+            values.Route("POST", "/v1/pins/renew", guarded(_answering(self._renew))),
+            values.Route("POST", "/v1/pins/release", guarded(_answering(self._release))),
         )
 
-    async def _list(self, _request: HttpRequest) -> HttpResponse:
+    async def _list(self, _request: values.HttpRequest) -> values.HttpResponse:
         listed = [self._describe(pin) for pin in self.room.all_pins()]
-        return json_answer({"pins": listed, "held_bytes": self.room.held_bytes()})
+        return values.json_answer({"pins": listed, "held_bytes": self.room.held_bytes()})
 
-    async def _list_topics(self, _request: HttpRequest) -> HttpResponse:
+    async def _list_topics(self, _request: values.HttpRequest) -> values.HttpResponse:
         topics = self.topics.topics.values()
-        return json_answer({topic.name: topic.partitions for topic in topics})
+        return values.json_answer({topic.name: topic.partitions for topic in topics})
 
-    async def _pin(self, asked: dict[str, Any]) -> HttpResponse:
+    async def _pin(self, asked: dict[str, Any]) -> values.HttpResponse:
         logs = self._find_logs(asked.get("topics"), asked.get("partitions"))
         lease_ms = int(asked.get("lease_ms", DEFAULT_LEASE_MS))
         holder = str(asked.get("holder", ""))[:_LONGEST_HOLDER]
         pin = await self.room.create(logs, lease_ms, holder)
         body = await self.io.run(_manifest, pin, self.find_cluster_id())
-        return HttpResponse(status=201, body=body, content_type=JSON)
+        return values.HttpResponse(status=201, body=body, content_type=values.JSON)
 
-    async def _renew(self, asked: dict[str, Any]) -> HttpResponse:
+    async def _renew(self, asked: dict[str, Any]) -> values.HttpResponse:
         lease_ms = asked.get("lease_ms")
         pin = self.room.renew(str(asked.get("id")), None if lease_ms is None else int(lease_ms))
-        return json_answer(self._describe(pin))
+        return values.json_answer(self._describe(pin))
 
-    async def _release(self, asked: dict[str, Any]) -> HttpResponse:
+    async def _release(self, asked: dict[str, Any]) -> values.HttpResponse:
         pin_id = str(asked.get("id"))
         await self.room.release(pin_id)
-        return json_answer({"released": pin_id})
+        return values.json_answer({"released": pin_id})
 
     def _find_logs(
         self, topics: list[str] | None, partitions: list[tuple[str, int]] | None
@@ -115,23 +107,23 @@ class PinPages:
         }
 
 
-def _answering(answer: Callable[[dict[str, Any]], Awaitable[HttpResponse]]) -> Page:
+def _answering(answer: Callable[[dict[str, Any]], Awaitable[values.HttpResponse]]) -> values.Page:
     """Return a page that parses JSON and answers refusals as sentences."""
 
-    async def page(request: HttpRequest) -> HttpResponse:
+    async def page(request: values.HttpRequest) -> values.HttpResponse:
         try:
             asked = json.loads(request.body or b"{}")
             if not isinstance(asked, dict):
-                return text(400, f"{request.path} wants a JSON object")
+                return values.text(400, f"{request.path} wants a JSON object")
             return await answer(asked)
         except PinRefused as error:
-            return text(error.status, str(error))
+            return values.text(error.status, str(error))
         except LookupError as error:
-            return text(404, str(error.args[0]))
+            return values.text(404, str(error.args[0]))
         except (ValueError, TypeError) as error:
-            return text(400, f"{request.path}: {error}")
+            return values.text(400, f"{request.path}: {error}")
         except KafkaError as error:
-            return text(409, error.message)
+            return values.text(409, error.message)
 
     return page
 

@@ -22,14 +22,7 @@ from siltstone.broker.net.tls.certificates import (
     read_certificate,
 )
 from siltstone.broker.net.tls.sockets import TlsSocket
-from siltstone.config.tls import (
-    KEY_STORE_COMMAND,
-    NEWER_SUITES,
-    OLDER_SUITES,
-    TRUST_STORE_COMMAND,
-    TlsConfig,
-    versions_of,
-)
+from siltstone.config import tls
 from siltstone.config.trust import judge_as_java
 from siltstone.storage import files
 from siltstone.storage.clock import utc_now
@@ -97,7 +90,7 @@ class _Source(NamedTuple):
     text: str
 
 
-def make_endpoint(settings: TlsConfig) -> Endpoint:
+def make_endpoint(settings: tls.TlsConfig) -> Endpoint:
     """Build the endpoint of a listener from its settings. Blocks.
 
     Raises:
@@ -117,29 +110,29 @@ def make_endpoint(settings: TlsConfig) -> Endpoint:
     return Endpoint(context, certificate, _rules(settings), pem, notes)
 
 
-def files_of(settings: TlsConfig) -> list[str]:
+def files_of(settings: tls.TlsConfig) -> list[str]:
     """Return the paths of the files that a listener reads."""
     return [
         path for path in (settings.ssl_keystore_location, settings.ssl_truststore_location) if path
     ]
 
 
-def _limit(context: ssl.SSLContext, settings: TlsConfig) -> None:
+def _limit(context: ssl.SSLContext, settings: tls.TlsConfig) -> None:
     """Allow the versions and the cipher suites that the settings name, and no others."""
-    versions = versions_of(settings)
+    versions = tls.versions_of(settings)
     context.minimum_version = _VERSIONS[versions[0]]
     context.maximum_version = _VERSIONS[versions[-1]]
-    suites = settings.ssl_cipher_suites or tuple(OLDER_SUITES)
-    older = [OLDER_SUITES[name] for name in suites if name not in NEWER_SUITES]
-    context.set_ciphers(":".join(older or OLDER_SUITES.values()) + f":{_SECURITY_LEVEL}")
+    suites = settings.ssl_cipher_suites or tuple(tls.OLDER_SUITES)
+    older = [tls.OLDER_SUITES[name] for name in suites if name not in tls.NEWER_SUITES]
+    context.set_ciphers(":".join(older or tls.OLDER_SUITES.values()) + f":{_SECURITY_LEVEL}")
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
 
 
-def _read_key_store(settings: TlsConfig) -> tuple[list[Block], str, tuple[str, ...]]:
+def _read_key_store(settings: tls.TlsConfig) -> tuple[list[Block], str, tuple[str, ...]]:
     """Return the blocks of key and certificates, the origin of the certificates, and warnings."""
     if settings.ssl_keystore_location is not None:
         path, password = settings.ssl_keystore_location, settings.ssl_keystore_password
-        source = _read(path, "ssl.keystore", password, KEY_STORE_COMMAND)
+        source = _read(path, "ssl.keystore", password, tls.KEY_STORE_COMMAND)
         return list(read_blocks(source.text)), source.name, _note_rights(path)
     blocks = [
         *read_blocks(settings.ssl_keystore_key or ""),
@@ -268,7 +261,7 @@ def _check_dates(certificates: Sequence[Certificate], where: str) -> Certificate
 
 
 def _load(
-    context: ssl.SSLContext, blocks: Sequence[Block], settings: TlsConfig, where: str
+    context: ssl.SSLContext, blocks: Sequence[Block], settings: tls.TlsConfig, where: str
 ) -> None:
     key_at = "ssl.keystore.key" if settings.ssl_keystore_location is None else where
     key_block = next(block for block in blocks if block.is_key)
@@ -308,11 +301,11 @@ def _why_unusable(error: ssl.SSLError, key_at: str, where: str, *, is_encrypted:
     return f"{key_at}: key and certificates cannot be used ({error.reason or error}); make new ones"
 
 
-def _load_authorities(context: ssl.SSLContext, settings: TlsConfig) -> None:
+def _load_authorities(context: ssl.SSLContext, settings: tls.TlsConfig) -> None:
     """Load the authorities whose clients are accepted."""
     if settings.ssl_truststore_location is not None:
         path, password = settings.ssl_truststore_location, settings.ssl_truststore_password
-        source = _read(path, "ssl.truststore", password, TRUST_STORE_COMMAND)
+        source = _read(path, "ssl.truststore", password, tls.TRUST_STORE_COMMAND)
     elif settings.ssl_truststore_certificates:
         source = _Source("ssl.truststore.certificates", settings.ssl_truststore_certificates)
     else:
@@ -328,7 +321,7 @@ def _load_authorities(context: ssl.SSLContext, settings: TlsConfig) -> None:
         ) from error
 
 
-def _rules(settings: TlsConfig) -> tuple[Rule, ...] | None:
+def _rules(settings: tls.TlsConfig) -> tuple[Rule, ...] | None:
     if settings.ssl_principal_mapping_rules.strip() in {"", "DEFAULT"}:
         return None
     from siltstone.config.distinguished_names import parse_rules  # noqa: PLC0415  # re2: few need it
