@@ -422,11 +422,7 @@ class Broker:
         self._services.advertised.update(self._find_advertised())
 
     async def _open_topics(self) -> None:
-        """Compare the catalogue with the folders of the logs, and serve the resulting topics.
-
-        Raises:
-            LogDirError: A repair cannot be written.
-        """
+        """Compare the catalogue with the folders of the logs, and serve the resulting topics."""
         now_ms = self._clock.now_ms()
         found = await recover_topics(self.logs, self._writer, self._settings, self._io, now_ms)
         self.topics.open(found)

@@ -171,11 +171,7 @@ class LogManager:
     def _read_checkpoints(
         self, directory: LogDirectory
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Return the recovery points and log start offsets in a directory's checkpoints.
-
-        Raises:
-            LogDirError: The checkpoints cannot be read.
-        """
+        """Return the recovery points and log start offsets in a directory's checkpoints."""
         checkpoints = LogCheckpoints(directory.path)
         self._checkpoints[directory.path] = checkpoints
         self._settling[directory.path] = JointWork(partial(self._settle_deletions, directory))

@@ -86,13 +86,7 @@ class _Backup:
         self._progress = Progress()
 
     def run(self) -> dict[str, Any]:
-        """Make the backup, and return what is in it.
-
-        Raises:
-            Refusal: The broker gives no pin, or has ended it.
-            NobodyAnswers: No broker runs.
-            OSError: The disk cannot store the copy; no part of it is left.
-        """
+        """Make the backup, and return what is in it."""
         asked = {"lease_ms": _LEASE_MS, "holder": f"backup to {self._target}"}
         body = json.dumps(asked).encode()
         # Copied before the pin: a receipt of a later pass would not match the segments.

@@ -92,11 +92,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _ask_folders(layers: Layers, why: str, ask: Callable[[StoppedBroker], T]) -> T:
-    """Return what the folders say, since no broker runs.
-
-    Raises:
-        CommandFailed: The folders cannot be read, or have no such partition.
-    """
+    """Return what the folders say, since no broker runs."""
     from siltstone.broker.commands.stopped import StoppedBroker  # noqa: PLC0415  # storage, only now
     from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415  # likewise
 

@@ -83,12 +83,7 @@ def _certificate_faults(layers: Layers) -> Iterator[str]:
 
 
 def _ask(layers: Layers) -> Rows:
-    """Return the settings of the running broker.
-
-    Raises:
-        NobodyAnswers: No broker runs.
-        Refusal: Another broker runs there, or the broker refuses to answer.
-    """
+    """Return the settings of the running broker."""
     channel = Channel(layers)
     answer = channel.get("/v1/config")
     try:

@@ -190,11 +190,7 @@ def _try_ports(layers: Layers) -> Iterator[Finding]:
 
 
 def _bind(host: str, port: int) -> None:
-    """Bind an address and release it.
-
-    Raises:
-        OSError: The host is unknown or not of this machine, or the port is taken.
-    """
+    """Bind an address and release it."""
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
         with socket.socket(family, socket.SOCK_STREAM) as sock:

@@ -93,11 +93,7 @@ def _show(credentials: Credentials, *, as_json: bool) -> None:
 def _changed(
     credentials: Credentials, add: Sequence[str], scram: Sequence[str], remove: Sequence[str]
 ) -> Credentials:
-    """Return the users after all changes.
-
-    Raises:
-        ValueError: A text is no user, a password is empty, or a user to remove does not exist.
-    """
+    """Return the users after all changes."""
     changed = copy_of(credentials)
     for name in remove:
         if changed.pop(name, None) is None:

@@ -92,11 +92,7 @@ class _Stopped:
     """The files of the log directories, and the facts about each partition in them."""
 
     def __init__(self, layers: Layers, directories: Sequence[Path]) -> None:
-        """Read the files of the log directories.
-
-        Raises:
-            OSError: A file cannot be read.
-        """
+        """Read the files of the log directories."""
         self.faults: list[str] = []
         self.clean = {each for each in directories if files.exists(each / files.CLEAN_SHUTDOWN)}
         self._checkpoints = CleanerCheckpoints(directories)

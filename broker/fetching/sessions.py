@@ -149,11 +149,7 @@ class FetchSessions:
         return session
 
     def _add(self, session: FetchSession, topics: Sequence[FetchTopic]) -> None:
-        """Add partitions to a session or change them; it ends if there is no room for them.
-
-        Raises:
-            FetchSessionIdNotFound: There was no room, so the client begins again.
-        """
+        """Add partitions to a session or change them; it ends if there is no room for them."""
         named = sum(len(partitions) for _, _, partitions in topics)
         room = self._room.partition_count() - self.partition_count
         if named > room and _count_new(session, topics) > room:

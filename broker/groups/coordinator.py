@@ -251,11 +251,7 @@ class GroupCoordinator:
             self.member_bytes.check(size_of_group(group_id))
 
     def _find_room(self, size: int, growth: int) -> int:
-        """Refuse offsets if all offsets would take too many bytes; return how many bytes are left.
-
-        Raises:
-            InvalidCommitOffsetSize: group.offsets.max.bytes would be exceeded.
-        """
+        """Refuse offsets if all of them would take too many bytes; return how many are left."""
         if growth > 0:
             self.settings.limits.check(
                 Limit.OFFSET_BYTES, size + growth, group_errors.InvalidCommitOffsetSize
@@ -263,11 +259,7 @@ class GroupCoordinator:
         return self.settings.server.group_offsets_max_bytes - size - growth
 
     def _admit_classic(self, group_id: str) -> ClassicGroup:
-        """Create a group that has offsets or is about to get some.
-
-        Raises:
-            GroupMaxSizeReached: There are too many groups.
-        """
+        """Create a group that has offsets or is about to get some."""
         self.check_room(group_id)
         return self._make_classic_group(group_id)
 

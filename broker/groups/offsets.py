@@ -234,9 +234,6 @@ class Offsets:
         Returns:
             The ids of the new topics that have retired names; the ids tell them from the deleted
             topics.
-
-        Raises:
-            KafkaError: The journal did not take the records. The error can be sent as the answer.
         """
         ids = self._retired.new_ids({run.topic for run in offsets.runs})
         if ids:

@@ -145,11 +145,7 @@ class _Change:
         self.validate_only = validate_only
 
     async def apply(self, changes: list[Change], *, replaces: bool) -> None:
-        """Put the changes in force and store them, or only check them.
-
-        Raises:
-            KafkaError: The changes are refused, and nothing has changed.
-        """
+        """Put the changes in force and store them, or only check them."""
         # The order of refusals is Kafka's: first the type, then the resource, then the values.
         match check_type(self.kind):
             case ResourceType.TOPIC:

@@ -77,12 +77,7 @@ def _matches(
 
 
 def _check(components: Sequence[describe_client_quotas.ComponentData]) -> None:
-    """Refuse a filter that contradicts itself, in the order and the words of Apache Kafka.
-
-    Raises:
-        InvalidRequest: The filter contradicts itself.
-        UnsupportedVersion: The filter names an unknown type of entity.
-    """
+    """Refuse a filter that contradicts itself, in the order and the words of Apache Kafka."""
     seen: set[str] = set()
     for each in components:
         kind, match_type = each.entity_type, each.match_type
@@ -157,11 +152,7 @@ def _refuse(entry: Alteration) -> ResponseEntryData:
 
 
 def _read(entry: Alteration) -> tuple[book.Entity, dict[str, float | None]]:
-    """Return an entity and its new quotas; a quota to remove is None.
-
-    Raises:
-        InvalidRequest: The quotas cannot be set.
-    """
+    """Return an entity and its new quotas; a quota to remove is None."""
     entity = book.make_entity(entry.entity)
     quotas: dict[str, float | None] = {}
     for key, value, remove in entry.ops:

@@ -96,12 +96,7 @@ def check_enabled(services: Services) -> None:
 def _read(
     context: RequestContext, request: ConsumerGroupHeartbeatRequest, owned: Owned
 ) -> HeartbeatRequest:
-    """Convert a valid request to the coordinator's types.
-
-    Raises:
-        InvalidRequest: The request contradicts itself.
-        UnsupportedAssignor: The request names an assignor that does not exist.
-    """
+    """Convert a valid request to the coordinator's types."""
     brings_id = context.version >= _FIRST_WITH_OWN_MEMBER_ID
     names = request.subscribed_topic_names
     values = HeartbeatRequest(

@@ -65,13 +65,7 @@ async def handle(
 
 
 def _check_increase(context: RequestContext, wanted: CreatePartitionsTopic) -> Topic:
-    """Return the topic, if it can get the requested number of partitions.
-
-    Raises:
-        UnknownTopicOrPartition: There is no such topic.
-        InvalidPartitions: The topic has this number or more.
-        InvalidReplicaAssignment: The new partitions cannot have these replicas.
-    """
+    """Return the topic, if it can get the requested number of partitions."""
     topic = context.services.topics.topics.get(wanted.name)
     if topic is None:
         raise errors.UnknownTopicOrPartition(f"there is no topic {wanted.name}")

@@ -143,11 +143,7 @@ def _write_configs(
 
 
 def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str, str]:
-    """Return the topic's own settings.
-
-    Raises:
-        InvalidConfig: A setting is not valid; the error has every fault.
-    """
+    """Return the topic's own settings."""
     overrides = {}
     for config in wanted.configs:
         if config.value is None:
@@ -160,14 +156,7 @@ def _check_configs(context: RequestContext, wanted: CreatableTopic) -> dict[str,
 
 
 def _check_partitions(context: RequestContext, wanted: CreatableTopic) -> int:
-    """Return how many partitions the topic gets.
-
-    Raises:
-        InvalidRequest: There is an assignment, and a number of partitions or replicas beside it.
-        InvalidReplicaAssignment: The assignment is not possible.
-        InvalidPartitions: No topic can have this number.
-        InvalidReplicationFactor: There are too few brokers.
-    """
+    """Return how many partitions the topic gets."""
     if wanted.assignments:
         if wanted.replication_factor != -1 or wanted.num_partitions != -1:
             raise errors.InvalidRequest(

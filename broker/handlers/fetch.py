@@ -149,11 +149,7 @@ class _Fetch(FetchRead):
         return self.finds_some or is_more
 
     async def wait(self) -> None:
-        """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then plan again.
-
-        Raises:
-            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
-        """
+        """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then plan again."""
         services, session = self.services, self.plan.session
         # Without a session only this request watches; a partition that is named twice is watched
         # once.
@@ -191,11 +187,7 @@ class _Fetch(FetchRead):
         return FetchResponse(error_code=error.code.value, session_id=session_id)
 
     def answer(self) -> FetchResponse:
-        """Update the session and return the answer for each partition.
-
-        Raises:
-            InvalidFetchSessionEpoch: Another request of the session has come meanwhile.
-        """
+        """Update the session and return the answer for each partition."""
         return self.name_topics(*self.services.sessions.conclude(self.plan, self.fetched))
 
     async def answer_later(self, *, is_read: bool) -> FetchResponse:

@@ -66,12 +66,7 @@ def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, gr
 
 
 def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
-    """Return a classic group.
-
-    Raises:
-        GroupIdNotFound: The group is of another kind, or does not exist.
-        CoordinatorLoadInProgress: The groups are still being loaded.
-    """
+    """Return a classic group."""
     groups.check(group_id)
     group = groups.find(group_id)
     if group is None:

@@ -102,12 +102,7 @@ def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[Jo
 
 
 def _read(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
-    """Convert a valid request to the coordinator's types.
-
-    Raises:
-        InvalidGroupId: The group has no name.
-        InvalidSessionTimeout: The session is shorter or longer than the broker allows.
-    """
+    """Convert a valid request to the coordinator's types."""
     if not request.group_id:
         raise group_errors.InvalidGroupId
     version = context.version
@@ -163,12 +158,7 @@ def sync(
 
 
 def _check(context: RequestContext, request: SyncGroupRequest) -> None:
-    """Refuse a request without the protocol fields of its version, or from a client without right.
-
-    Raises:
-        InconsistentGroupProtocol: The protocol's type or its name is missing.
-        GroupAuthorizationFailed: The client may not read the group.
-    """
+    """Refuse a request without the protocol fields of its version, or without the right."""
     said = {request.protocol_type, request.protocol_name}
     if context.version >= _FIRST_WITH_PROTOCOL and None in said:
         raise group_errors.InconsistentGroupProtocol

@@ -64,11 +64,7 @@ async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
 def _leave(
     context: RequestContext, group_id: str, leaving: Sequence[MemberIdentity]
 ) -> Sequence[ErrorCode]:
-    """Remove members of a group as it is now; return a code for each.
-
-    Raises:
-        KafkaError: The group is not served, or its journal could not be written.
-    """
+    """Remove members of a group as it is now; return a code for each."""
     if not group_id:
         raise InvalidGroupId
     coordinator = context.services.groups()

@@ -269,13 +269,7 @@ def _refuse_name(context: RequestContext, form: Form, code: ErrorCode, name: str
 
 
 async def _create(context: RequestContext, name: str) -> None:
-    """Create a topic because a client wants to use it; it is no error if it exists by now.
-
-    Raises:
-        InvalidTopic: The name is not valid, or collides with that of an existing topic.
-        InvalidPartitions: A name of this length cannot have the default number of partitions.
-        KafkaStorageError: The disk failed.
-    """
+    """Create a topic because a client wants to use it; it is no error if it exists by now."""
     topics = context.services.topics
     check_topic_name(name)
     topics.check_collision(name)

@@ -124,11 +124,7 @@ def _commit(
 def _write(
     groups: GroupCoordinator, version: int, request: OffsetCommitRequest, offsets: NewOffsets
 ) -> None:
-    """Write offsets of partitions that exist, if the member may commit.
-
-    Raises:
-        KafkaError: The member may not commit, or the journal could not be written.
-    """
+    """Write offsets of partitions that exist, if the member may commit."""
     group_id, generation, member_id, instance_id = request[:4]
     groups.check(group_id)
     group = groups.check_commit(group_id, generation, member_id, instance_id, version, offsets)

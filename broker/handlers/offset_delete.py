@@ -52,11 +52,7 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
 def _delete_some(
     services: Services, group_id: str, name: str, partitions: Sequence[OffsetDeleteRequestPartition]
 ) -> list[OffsetDeleteResponsePartition]:
-    """Delete offsets of the group as it is now; if the group refuses, all of the request fails.
-
-    Raises:
-        KafkaError: As in `_find_group`, or the journal could not be written.
-    """
+    """Delete offsets of the group as it is now; if the group refuses, all of the request fails."""
     if not partitions:
         return []
     group = _find_group(services, group_id)
@@ -79,13 +75,7 @@ def _delete_some(
 
 
 def _find_group(services: Services, group_id: str) -> Group:
-    """Return the group whose offsets may be deleted.
-
-    Raises:
-        InvalidGroupId: The group has no name.
-        GroupIdNotFound: There is no such group.
-        KafkaError: The group is refused for another reason.
-    """
+    """Return the group whose offsets may be deleted."""
     group = services.groups().get(group_id, GroupIdNotFound)
     group.check_offset_delete()
     return group

@@ -162,11 +162,7 @@ def _sort(
 
 
 def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets) -> None:
-    """Write the offsets if the group and the transaction accept them.
-
-    Raises:
-        KafkaError: The commit is refused, or the journal could not be written.
-    """
+    """Write the offsets if the group and the transaction accept them."""
     services = context.services
     groups = services.groups()
     groups.check(request.group_id)

@@ -151,11 +151,7 @@ class HttpConnection:
                 return None
 
     def _admit(self, head: h11.Request) -> int:
-        """Return how long the body may be.
-
-        Raises:
-            _Refused: The length of the body is ambiguous, or the host is not a host of the broker.
-        """
+        """Return how long the body may be."""
         headers = dict(head.headers)
         if b"transfer-encoding" in headers and (
             b"content-length" in headers or head.http_version < b"1.1"

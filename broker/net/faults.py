@@ -97,11 +97,7 @@ class _Trouble:
         return self._own(context, request)
 
     def _refuse(self, failure: Failure, context: RequestContext, request: Any) -> Any:
-        """Return the error answer of a request; None if the answer has no place for the error.
-
-        Raises:
-            ProtocolError: The connection has to close.
-        """
+        """Return the error answer of a request; None if the answer has no place for the error."""
         if failure.error is None or getattr(request, "acks", None) == 0:
             self._count(failure)
             raise ProtocolError("a test has asked for it")

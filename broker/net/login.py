@@ -306,11 +306,7 @@ class Login(Gate):
             await self._delay(connection)
 
     def _finish(self, connection: Connection, conversation: Conversation) -> int:
-        """Let the client in if it has proven its name; return for how many ms that is valid.
-
-        Raises:
-            SaslFailure: The client has proven another name than before.
-        """
+        """Let the client in if it has proven its name; return for how many ms that is valid."""
         if not conversation.is_complete:
             return 0
         principal = str(Principal(USER, conversation.user))

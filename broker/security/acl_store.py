@@ -116,11 +116,7 @@ def encode_acl(acl: Acl) -> list[str]:
 
 
 def _decode(content: bytes) -> list[Acl]:
-    """Return the rules.
-
-    Raises:
-        ValueError: The content is not that of an ACL file (or KeyError, TypeError, AttributeError).
-    """
+    """Return the rules."""
     rows = read_sealed(content, _VERSION, ("acls",))["acls"]
     if not isinstance(rows, list):
         raise TypeError("no list of rules")

@@ -68,11 +68,7 @@ class PlainServer:
 
 
 def _read(token: bytes) -> list[str]:
-    """Return the authorization id, the user and the password.
-
-    Raises:
-        SaslFailure: The token is malformed.
-    """
+    """Return the authorization id, the user and the password."""
     try:
         parts = token.decode().split("\0", _PARTS)
     except UnicodeDecodeError as error:

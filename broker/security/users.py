@@ -173,11 +173,7 @@ def _encode_one(verifier: scram.Verifier) -> dict[str, Any]:
 
 
 def _decode(content: bytes) -> tuple[bytes, Credentials, _Absent]:
-    """Return the secret, the users, and the absent users.
-
-    Raises:
-        ValueError: The content is not a file of users (or KeyError, TypeError, AttributeError).
-    """
+    """Return the secret, the users, and the absent users."""
     parsed = read_sealed(content, _VERSION, ("absent", "secret", "users"))
     secret = base64.b64decode(parsed["secret"], validate=True)
     if len(secret) != _SECRET_BYTES:

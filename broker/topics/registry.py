@@ -352,11 +352,7 @@ class TopicRegistry:
         topics: int = 1,
         overrides: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[None]:
-        """Count partitions that are about to exist, and a new topic's own settings.
-
-        Raises:
-            PolicyViolation: There is no room for the partitions or the settings.
-        """
+        """Count partitions that are about to exist, and a new topic's own settings."""
         self.check_room(name, partitions, topics)
         own = {} if name in INTERNAL_TOPICS else overrides
         self._coming[name] += partitions

@@ -153,11 +153,7 @@ class Scrub:
             raise _Unwanted
 
     def _read(self, log: Log, segment: LogSegment) -> bool:
-        """Read a segment and note its damage; return false if descriptors or memory are short.
-
-        Raises:
-            _Unwanted: The segment left its log meanwhile, or the scrub was switched off.
-        """
+        """Read a segment and note its damage; return false if descriptors or memory are short."""
 
         def check() -> None:
             self._check_wanted()

@@ -135,11 +135,7 @@ class RecordReader:
 
 
 def _find_missing(data: bytes, position: int) -> int:
-    """Return how many bytes an incomplete record at `position` needs; 0 if it is complete.
-
-    Raises:
-        InvalidRecord: the record's size is broken, or larger than any batch may unfold to.
-    """
+    """Return how many bytes an incomplete record at `position` needs; 0 if it is complete."""
     there = len(data) - position
     if there < VARINT_BYTES and not any(byte < 0x80 for byte in data[position:]):
         return there + 1

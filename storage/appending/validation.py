@@ -291,11 +291,7 @@ def _store(
 
 
 def _find_size(records: memoryview, there: int) -> int:
-    """Return the size of the first batch, or 0 if it is cut short.
-
-    Raises:
-        CorruptMessage: no batch of any format has that length or magic.
-    """
+    """Return the size of the first batch, or 0 if it is cut short."""
     if there <= MAGIC_POSITION:
         return 0
     size: int = _read_length(records, LENGTH_POSITION)[0] + LOG_OVERHEAD

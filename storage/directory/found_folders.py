@@ -90,11 +90,7 @@ def _note(found: FoundFolders, directory: LogDirectory, name: str) -> None:
 
 
 def _tell_apart(one: FoundFolder, other: FoundFolder) -> tuple[FoundFolder, FoundFolder]:
-    """Sort two folders of one partition: first the one that has taken over, then the old one.
-
-    Raises:
-        LogDirError: No mark says which folder has taken over.
-    """
+    """Sort two folders of one partition: first the one that has taken over, then the old one."""
     moved = find_moved(one.topic_partition, one.path, other.path)
     return (one, other) if moved is one.path else (other, one)
 

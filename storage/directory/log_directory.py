@@ -262,10 +262,6 @@ class LogDirectory:
             )
 
     def _check_identity(self) -> None:
-        """Check that the path still leads to the directory that was locked.
-
-        Raises:
-            OSError: The path leads nowhere, or to another directory.
-        """
+        """Check that the path still leads to the directory that was locked."""
         if self._identity is not None and files.find_identity(self.path) != self._identity:
             raise OSError(errno.ESTALE, "it is another folder now", str(self.path))

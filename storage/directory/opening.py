@@ -155,9 +155,6 @@ def _lock(path: Path) -> _Locked:
     """Create a directory if only its last folder is missing, and lock it.
 
     Missing parent folders are not created: they mean a typing error or a disk that is not mounted.
-
-    Raises:
-        LogDirError: The directory is missing, not writable or in use.
     """
     try:
         if not files.exists(path):

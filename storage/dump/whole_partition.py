@@ -285,11 +285,7 @@ class _Transactions:
             self._entries = {entry.last_offset: entry for entry in entries}
 
     def see(self, batch: CheckedBatch) -> str | None:
-        """Note a batch of a transaction; return the fault of the index about a marker.
-
-        Raises:
-            InvalidRecord: The marker cannot be read.
-        """
+        """Note a batch of a transaction; return the fault of the index about a marker."""
         header = batch.header
         if not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)

@@ -224,11 +224,7 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
 
 
 def _check_protocol(listener: Listener, settings: Mapping[str, str]) -> None:
-    """Refuse to use a listener with another protocol than its settings name.
-
-    Raises:
-        Refused: The listener encrypts or wants a login and the command does not, or vice versa.
-    """
+    """Refuse to use a listener with another protocol than its settings name."""
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol == listener.protocol:
         return
@@ -264,11 +260,7 @@ def _find_address(layers: Layers, given: tuple[str, int] | None) -> tuple[str, i
 
 
 def _read_settings(options: argparse.Namespace) -> dict[str, str]:
-    """Return the settings from the file that the options name.
-
-    Raises:
-        Refused: The file cannot be read.
-    """
+    """Return the settings from the file that the options name."""
     if options.command_config is None:
         return {}
     faults: list[str] = []

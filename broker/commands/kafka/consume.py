@@ -112,11 +112,7 @@ class _Reader:
         self._places: dict[Place, int] = {}
 
     def run(self, find_start: Callable[[Broker, dict[str, list[int]]], dict[Place, int]]) -> int:
-        """Print records from the offsets on that ``find_start`` returns.
-
-        Raises:
-            Refused: A topic, a partition or an offset does not exist.
-        """
+        """Print records from the offsets on that ``find_start`` returns."""
         wanted = self._find_partitions()
         ends = self._broker.offsets(wanted, END, is_committed=True)
         self._places = find_start(self._broker, wanted)
@@ -318,11 +314,7 @@ def _at(broker: Broker, wanted: dict[str, list[int]], when: int) -> dict[Place, 
 
 
 def _from_number(broker: Broker, wanted: dict[str, list[int]], number: int) -> dict[Place, int]:
-    """Return a number as the offset of every partition, moved into the partition's range.
-
-    Raises:
-        Refused: The number is above the end of every partition.
-    """
+    """Return a number as the offset of every partition, moved into the partition's range."""
     starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
     if number > max(ends.values(), default=0):
         ends_at = ", ".join(f"{name}-{each} ends at {end}" for (name, each), end in ends.items())

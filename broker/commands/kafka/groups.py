@@ -129,11 +129,7 @@ def _delete(broker: Broker, options: argparse.Namespace) -> int:
 
 
 def _find(broker: Broker, group_id: str) -> dict[str, Any]:
-    """Return a group of either protocol, with its members and offsets.
-
-    Raises:
-        Refused: The group does not exist.
-    """
+    """Return a group of either protocol, with its members and offsets."""
     broker.find_coordinator(group_id)
     (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
     protocol = "consumer"

@@ -101,11 +101,7 @@ class _Sender:
         self._turn = 0
 
     def send_all(self) -> int:
-        """Send the whole input.
-
-        Raises:
-            Refused: The broker refuses records, or a line has no key.
-        """
+        """Send the whole input."""
         topic = self._options.topic
         partitions = list(self._broker.topics([topic])[topic].leaders)
         wanted = self._options.partition

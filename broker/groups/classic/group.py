@@ -771,11 +771,7 @@ class ClassicGroup:
 
 
 def _check_size(services: ClassicServices, partition: int, size: int) -> None:
-    """Refuse members that are so large that no record of the group could hold them.
-
-    Raises:
-        GroupMaxSizeReached: They are too large, whichever of their protocols is chosen.
-    """
+    """Refuse members that are so large that no record of the group could hold them."""
     if size > _PROTOCOLS * services.max_batch_bytes(partition):
         raise group_errors.GroupMaxSizeReached(f"the members of a group would have {size} bytes")
 

@@ -189,11 +189,7 @@ class HostedConsumerGroup:
         reply(result)
 
     def _join(self, request: messages.JoinRequest) -> messages.JoinResult:
-        """Let a classic member join.
-
-        Raises:
-            KafkaError: The member is refused, or the journal did not take the records.
-        """
+        """Let a classic member join."""
         world = self._groups.world(self.group_id)
         if not world.policy.may_mix:
             raise group_errors.InconsistentGroupProtocol(

@@ -157,11 +157,7 @@ class CleanerPages:
         return json_answer(answer, 202)
 
     async def _roll(self, logs: list[Log]) -> None:
-        """Roll the active segment of each log, unless it is empty.
-
-        Raises:
-            KafkaStorageError: A segment cannot be created; the logs before it are rolled.
-        """
+        """Roll the active segment of each log, unless it is empty."""
         share = LoopShare(SLICE_SECONDS)
         for log in logs:
             log.roll()

@@ -71,11 +71,7 @@ class PinPages:
     def _find_logs(
         self, topics: list[str] | None, partitions: list[tuple[str, int]] | None
     ) -> list[Log]:
-        """Return the named logs, each once; without names, the logs of all topics.
-
-        Raises:
-            LookupError: A named topic or partition does not exist.
-        """
+        """Return the named logs, each once; without names, the logs of all topics."""
         if topics is None and partitions is None:
             topics = list(self.topics.topics)
         wanted = [(name, index) for name, index in partitions or ()]

@@ -225,12 +225,7 @@ class _Handshake:
         loop.add_reader(sock.fileno(), self._on_readable)
 
     def step(self) -> _Step:
-        """Let OpenSSL continue until it waits for the client. It runs on an io thread.
-
-        Raises:
-            OSError: The peer or the handshake fails.
-            ValueError: The client's certificate is refused.
-        """
+        """Let OpenSSL continue until it waits for the client. It runs on an io thread."""
         if self._tls is None:
             self._tls = sockets.wrap(self._endpoint.context, self._sock)
             self._sock = self._tls

@@ -104,9 +104,6 @@ def _send(row: _Row, scratch: memoryview) -> bool:
 
     Bytes that the socket did not accept are read again the next time. OpenSSL continues the record
     that it began, and only needs the same bytes again.
-
-    Raises:
-        OSError: The peer or a file fails.
     """
     while size := fill(row.parts, scratch, row.sent):
         try:

@@ -67,11 +67,7 @@ class OAuthBearerServer:
 
 
 def _parse(message: bytes) -> tuple[str, str]:
-    """Return the authorization id, which may be empty, and the token of a first message.
-
-    Raises:
-        SaslFailure: The message is malformed.
-    """
+    """Return the authorization id, which may be empty, and the token of a first message."""
     if len(message) > MAX_MESSAGE_BYTES:
         raise SaslFailure(_INVALID, f"a message of {len(message)} bytes")
     try:

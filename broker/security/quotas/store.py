@@ -77,12 +77,7 @@ def encode_quotas(values: Values) -> list[dict[str, Any]]:
 
 
 def _decode(content: bytes) -> Values:
-    """Return the quotas.
-
-    Raises:
-        ValueError: The content is not a file of quotas (or KeyError, TypeError, AttributeError,
-        InvalidRequest).
-    """
+    """Return the quotas."""
     rows = read_sealed(content, _VERSION, ("quotas",))["quotas"]
     if not isinstance(rows, list):
         raise TypeError("no list of quotas")

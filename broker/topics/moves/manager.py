@@ -168,11 +168,7 @@ class LogDirMoves:
         await self._begin(served, found.directory, found.path)
 
     async def _begin(self, served: Log, directory: LogDirectory, path: Path) -> None:
-        """Create the folder of a copy, and let the copy wait for its turn.
-
-        Raises:
-            KafkaStorageError: The folder could not be created, so there is no move.
-        """
+        """Create the folder of a copy, and let the copy wait for its turn."""
         move = LogDirMove(FutureLog(served, directory, path, self.throttle.add), self._services)
         self._moves[move.topic_partition] = move
         self.counts.failed.discard(move.topic_partition)

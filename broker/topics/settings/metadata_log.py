@@ -77,11 +77,7 @@ class _Topics:
     _open: list[tuple[int, bytes]] | None = None  # the records of a transaction
 
     def take(self, value: bytes) -> None:
-        """Apply a record; records of a transaction count when the transaction ends.
-
-        Raises:
-            ProtocolError, ValueError: The value is no record.
-        """
+        """Apply a record; records of a transaction count when the transaction ends."""
         frame, at = _read_varint(value, 0)
         kind, at = _read_varint(value, at)
         version, at = _read_varint(value, at)
