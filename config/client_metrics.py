@@ -40,18 +40,15 @@ EXPRESSION = Check(
 class ClientMetricsConfig:
     """One subscription: which metrics the matching clients send, and how often."""
 
-    metrics: tuple[str, ...] = key(
-        (),
+    # fmt: off
+    metrics: tuple[str, ...] = key((),
         "What the names of the metrics begin with, or * for all of them. Empty: none.",
-        kind=Kind.LIST,
-    )
+        kind=Kind.LIST)
     interval_ms: int = key(300_000, "How often clients send their metrics, `INTERVAL_MS`.")
-    match: tuple[str, ...] = key(
-        (),
+    match: tuple[str, ...] = key((),
         "Which clients: each expression must match the whole of what it names. Empty: all.",
-        kind=Kind.LIST,
-        check=_PAIRS,
-    )
+        kind=Kind.LIST, check=_PAIRS)
+    # fmt: on
 
     @property
     def expressions(self) -> dict[str, str]:

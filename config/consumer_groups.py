@@ -40,21 +40,14 @@ class MigrationPolicy(Enum):
 class GroupConfig:
     """The settings that a group may set itself; the broker's settings give the others."""
 
-    consumer_session_timeout_ms: int = key(
-        45_000,
+    # fmt: off
+    consumer_session_timeout_ms: int = key(45_000,
         "How long a member of this group may be silent before it is fenced.",
-        check=at_least(1),
-        server="group.consumer.session.timeout.ms",
-    )
-    consumer_heartbeat_interval_ms: int = key(
-        5000,
+        check=at_least(1), server="group.consumer.session.timeout.ms")
+    consumer_heartbeat_interval_ms: int = key(5000,
         "How often the members of this group are told to heartbeat.",
-        check=at_least(1),
-        server="group.consumer.heartbeat.interval.ms",
-    )
-    consumer_assignment_interval_ms: int = key(
-        1000,
+        check=at_least(1), server="group.consumer.heartbeat.interval.ms")
+    consumer_assignment_interval_ms: int = key(1000,
         "How long a target assignment of this group is kept at least.",
-        check=at_least(0),
-        server="group.consumer.assignment.interval.ms",
-    )
+        check=at_least(0), server="group.consumer.assignment.interval.ms")
+    # fmt: on

@@ -34,55 +34,42 @@ _CLAIM = Check(lambda name: bool(name.strip()), "the name of a claim")
 class OAuthConfig:
     """The settings for the check of tokens; a part of `config.security`."""
 
-    sasl_oauthbearer_jwks_endpoint_url: str | None = key(
-        None,
+    # fmt: off
+    sasl_oauthbearer_jwks_endpoint_url: str | None = key(None,
         "Where the keys are that sign tokens, as a JSON Web Key Set: a file by file:///PATH, or an "
         "https URL that sasl.oauthbearer.allowed.urls names.",
-        kind=Kind.STRING,
-    )
-    sasl_oauthbearer_allowed_urls: tuple[str, ...] = key(
-        (),
+        kind=Kind.STRING)
+    sasl_oauthbearer_allowed_urls: tuple[str, ...] = key((),
         "The https URLs from which keys may be fetched, each written as in "
         "sasl.oauthbearer.jwks.endpoint.url. Kafka has a property of its JVM for them, "
         "org.apache.kafka.sasl.oauthbearer.allowed.urls.",
-        ours=True,
-    )
-    sasl_oauthbearer_expected_audience: tuple[str, ...] = key(
-        (), "The audiences of which a token must name one; empty: a token for any service is taken."
-    )
-    sasl_oauthbearer_expected_issuer: str | None = key(
-        None,
+        ours=True)
+    sasl_oauthbearer_expected_audience: tuple[str, ...] = key((),
+        "The audiences of which a token must name one; empty: a token for any service is taken.")
+    sasl_oauthbearer_expected_issuer: str | None = key(None,
         "The issuer that a token must name; empty: any whose key has signed it.",
-        kind=Kind.STRING,
-    )
-    sasl_oauthbearer_clock_skew_seconds: int = key(
-        30,
+        kind=Kind.STRING)
+    sasl_oauthbearer_clock_skew_seconds: int = key(30,
         "By how much the clocks of the issuer and of the broker may differ, in seconds.",
-        check=at_least(0),
-    )
+        check=at_least(0))
     sasl_oauthbearer_sub_claim_name: str = key(
         "sub", "The claim that names the user of a token.", check=_CLAIM
     )
-    sasl_oauthbearer_scope_claim_name: str = key(
-        "scope",
+    sasl_oauthbearer_scope_claim_name: str = key("scope",
         "The claim with the scopes of a token. They must be text or a list of texts; rights come "
         "from ACLs alone.",
-        check=_CLAIM,
-    )
+        check=_CLAIM)
     sasl_oauthbearer_jwks_endpoint_refresh_ms: int = long_key(
         3_600_000, "How old keys get before they are read again.", check=at_least(1)
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_key(
-        100,
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int = long_key(100,
         "How long after a failure keys are not asked for again; twice as long after each more.",
-        check=at_least(0),
-    )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_key(
-        10_000,
+        check=at_least(0))
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int = long_key(10_000,
         "The most that this wait grows to, and the least time between two readings for tokens of "
         "unknown keys.",
-        check=at_least(1),
-    )
+        check=at_least(1))
+    # fmt: on
 
 
 _SETTINGS = settings_of(OAuthConfig)

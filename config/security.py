@@ -43,24 +43,19 @@ class SecurityConfig:
     tls: TlsConfig = field(default_factory=TlsConfig, metadata=PART)
     oauth: OAuthConfig = field(default_factory=OAuthConfig, metadata=PART)
 
-    sasl_enabled_mechanisms: tuple[str, ...] = key(
-        (),
+    # fmt: off
+    sasl_enabled_mechanisms: tuple[str, ...] = key((),
         "The SASL mechanisms by which clients log in to listeners with SASL: PLAIN, SCRAM-SHA-256, "
         "SCRAM-SHA-512 and OAUTHBEARER. Kafka's default is GSSAPI, which is not served.",
-        check=_KNOWN_MECHANISMS,
-    )
-    sasl_server_max_receive_size: int = key(
-        524_288,
+        check=_KNOWN_MECHANISMS)
+    sasl_server_max_receive_size: int = key(524_288,
         "The largest request of a client that has not logged in yet; a larger one closes its "
         "connection.",
-        check=at_least(1),
-    )
-    connections_max_reauth_ms: int = long_key(
-        0,
+        check=at_least(1))
+    connections_max_reauth_ms: int = long_key(0,
         "How long a login counts: a client that does not log in again within that time is closed "
         "at its next request (KIP-368). 0: as long as the connection.",
-        check=at_least(0),
-    )
+        check=at_least(0))
     authorizer_class_name: str = key(
         "",
         "The class that decides what clients may do: empty, and they may do everything, or "
@@ -81,23 +76,18 @@ class SecurityConfig:
             "principals such as User:admin, separated by semicolons",
         ),
     )
-    allow_everyone_if_no_acl_found: bool = key(
-        False,
-        "Whether every client may do everything with a resource without ACLs. Kafka's default.",
-    )
-    audit_log_file: str = key(
-        "",
+    allow_everyone_if_no_acl_found: bool = key(False,
+        "Whether every client may do everything with a resource without ACLs. Kafka's default.")
+    audit_log_file: str = key("",
         "The file to which the audit log goes, a JSON object a line: logins, refusals, and changes "
         "of ACLs, users, settings, topics and groups. Made with mode 0600, and opened again when "
         "it was moved away. Empty: the lines go to the broker's own log.",
-        ours=True,
-    )
-    connection_failed_authentication_delay_ms: int = key(
-        100,
+        ours=True)
+    connection_failed_authentication_delay_ms: int = key(100,
         "How long a client whose login failed waits for the answer, and for the end of its "
         "connection.",
-        check=at_least(0),
-    )
+        check=at_least(0))
+    # fmt: on
 
 
 class SaslSettings(NamedTuple):

@@ -52,12 +52,10 @@ class ServerConfig:
 
     security: SecurityConfig = field(default_factory=SecurityConfig, metadata=PART)
 
-    node_id: int = key(
-        1,
+    # fmt: off
+    node_id: int = key(1,
         "The id of this broker in every answer. Part of meta.properties: it does not change later.",
-        check=at_least(0),
-        server="broker.id",
-    )
+        check=at_least(0), server="broker.id")
     cluster_id: str | None = key(
         None,
         "The id of the cluster, as kafka-storage random-uuid prints one. A new data folder gets "
@@ -72,131 +70,85 @@ class ServerConfig:
     broker_rack: str | None = key(
         None, "The rack that Metadata answers for this broker.", kind=Kind.STRING
     )
-    listeners: tuple[str, ...] = key(
-        ("PLAINTEXT://127.0.0.1:9092",),
+    listeners: tuple[str, ...] = key(("PLAINTEXT://127.0.0.1:9092",),
         "Where to listen, as NAME://host:port. An empty host is every interface, port 0 any free "
         "port. Kafka's default is PLAINTEXT://:9092; ours stays on this machine until told.",
-        check=NOT_EMPTY,
-    )
-    advertised_listeners: tuple[str, ...] | None = key(
-        None,
+        check=NOT_EMPTY)
+    advertised_listeners: tuple[str, ...] | None = key(None,
         "What clients are told to connect to, by listener name. A listener that is not given here "
         "is advertised as it is bound; an empty host becomes the machine's name. The host auto "
         "tells each client the address of this machine that its connection has reached, which fits "
         "several networks and port 0, but no mapped ports. It can be altered for this broker while "
         "it runs: clients learn of it when they ask next.",
-        kind=Kind.LIST,
-        dynamic=True,
-    )
+        kind=Kind.LIST, dynamic=True)
     listener_security_protocol_map: str = key(
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "The security protocol of each listener name, as NAME:PROTOCOL. SSL and SASL_SSL encrypt, "
         "SASL_PLAINTEXT and SASL_SSL ask for a login.",
     )
-    controller_listener_names: tuple[str, ...] = key(
-        (),
-        "Listeners that a Kafka controller would open. Siltstone has none and does not open them.",
-    )
-    http_listener: str = key(
-        "127.0.0.1:9464",
+    controller_listener_names: tuple[str, ...] = key((),
+        "Listeners that a Kafka controller would open. Siltstone has none and does not open them.")
+    http_listener: str = key("127.0.0.1:9464",
         "Where /metrics, /healthz, /readyz and the control channel are served, as host:port.",
-        check=NOT_EMPTY,
-        ours=True,
-    )
-    http_allowed_hosts: tuple[str, ...] = key(
-        (),
+        check=NOT_EMPTY, ours=True)
+    http_allowed_hosts: tuple[str, ...] = key((),
         "Names by which HTTP clients may ask for this broker, besides its addresses, localhost, "
         "the machine's own name and the hosts in listeners, advertised.listeners and "
         "http.listener. Another name is refused, so that no web page reads ours by DNS rebinding; "
         "a client that sends the control token is not checked. * allows any.",
-        ours=True,
-    )
-    http_anonymous_reads: bool = key(
-        False,
+        ours=True)
+    http_anonymous_reads: bool = key(False,
         "Whether every client that reaches http.listener may read it where it is not on loopback "
         "and http.security.protocol asks for no login. Otherwise all but /healthz and /readyz "
         "wants the control token there.",
-        ours=True,
-    )
-    metrics_max_lag_series: int = key(
-        5000,
+        ours=True)
+    metrics_max_lag_series: int = key(5000,
         "How many committed offsets /metrics tells with their lag, one for each partition of each "
         "group; siltstone_consumergroup_series_omitted counts the others. 0: none.",
-        check=at_least(0),
-        ours=True,
-    )
-    metrics_max_client_series: int = key(
-        5000,
+        check=at_least(0), ours=True)
+    metrics_max_client_series: int = key(5000,
         "How many series /metrics has at most of what clients push of themselves (KIP-714); "
         "siltstone_client_series_omitted counts the others. 0: none.",
-        check=at_least(0),
-        ours=True,
-    )
-    telemetry_max_bytes: int = key(
-        1 << 20,
+        check=at_least(0), ours=True)
+    telemetry_max_bytes: int = key(1 << 20,
         "How many bytes of metrics a client may push at once, compressed as they are.",
-        check=at_least(1),
-    )
-    http_security_protocol: str = key(
-        "PLAINTEXT",
+        check=at_least(1))
+    http_security_protocol: str = key("PLAINTEXT",
         "How http.listener is protected, by Kafka's names. SSL and SASL_SSL encrypt with what "
         "ssl.keystore.location has, or listener.name.http.ssl.keystore.location; SASL_PLAINTEXT "
         "and SASL_SSL ask for a login, unless http.listener is on loopback: a user and its "
         "password, or the control token.",
-        check=one_of(*SECURITY_PROTOCOLS),
-        ours=True,
-    )
-    graceful_shutdown_timeout_ms: int = long_key(
-        25_000,
+        check=one_of(*SECURITY_PROTOCOLS), ours=True)
+    graceful_shutdown_timeout_ms: int = long_key(25_000,
         "How long a stop may take: requests in flight, flushing, checkpoints. After it the broker "
         "ends without the clean-shutdown mark, and the next start recovers.",
-        check=at_least(0),
-        ours=True,
-    )
-    pins_max_count: int = key(
-        1000,
+        check=at_least(0), ours=True)
+    pins_max_count: int = key(1000,
         "How many pins may exist at once: moments at which a job reads the segment files. "
         "One more is refused. A DataFrame keeps its pin for some 20 seconds after its last task, "
         "so that a program may plan dozens in a second.",
-        check=at_least(0),
-        ours=True,
-    )
-    pins_max_bytes: int = long_key(
-        10 << 30,
+        check=at_least(0), ours=True)
+    pins_max_bytes: int = long_key(10 << 30,
         "How many bytes of log may stay on the disk for the sake of pins alone, when retention and "
         "the cleaner have let go of them. Above it no pin is given, and the oldest are ended.",
-        check=at_least(0),
-        ours=True,
-    )
-    pins_max_lease_ms: int = long_key(
-        600_000,
+        check=at_least(0), ours=True)
+    pins_max_lease_ms: int = long_key(600_000,
         "The longest lease of a pin: it ends unless it is renewed within that time.",
-        check=at_least(1000),
-        ours=True,
-    )
-    log_dirs: tuple[str, ...] = key(
-        ("siltstone-data",),
+        check=at_least(1000), ours=True)
+    log_dirs: tuple[str, ...] = key(("siltstone-data",),
         "The data folders. A new partition goes to the one that has the fewest.",
-        check=NOT_EMPTY,
-        server="log.dir",
-    )
-    log_dirs_reserve_bytes: int = long_limit_key(
-        0,
+        check=NOT_EMPTY, server="log.dir")
+    log_dirs_reserve_bytes: int = long_limit_key(0,
         "How many bytes stay free on the disk of each data folder: with less, produce requests to "
         "it are refused with KAFKA_STORAGE_ERROR until there is room again, while deletions, "
         "retention, the cleaner, committed offsets and ends of transactions go on. With less than "
-        "twice as many the log and /readyz warn. 0: produces go on until the disk is full.",
-    )
-    log_scrub_bytes_per_second: int = long_key(
-        0,
+        "twice as many the log and /readyz warn. 0: produces go on until the disk is full.")
+    log_scrub_bytes_per_second: int = long_key(0,
         "How many bytes of closed segments are read per second in the background, round after "
         "round, so that damage shows before a consumer meets it: in a line of the log, on /readyz, "
         "in metrics and in siltstone explain. A round begins an hour after the one before, or when "
         "that is over. 0: nothing is read.",
-        check=at_least(0),
-        dynamic=True,
-        ours=True,
-    )
+        check=at_least(0), dynamic=True, ours=True)
     config_reload_on_change: bool = key(
         False,  # the default
         "Reload the file of the settings by itself as soon as it has changed, as SIGHUP does. "
@@ -206,301 +158,203 @@ class ServerConfig:
         ours=True,
     )
     num_partitions: int = key(1, "How many partitions a topic gets by default.", check=at_least(1))
-    default_replication_factor: int = key(
-        1, "The replication factor of topics by default; one node can only hold 1."
-    )
-    auto_create_topics_enable: bool = key(
-        True, "Whether asking for the metadata of a topic that does not exist creates it."
-    )
+    default_replication_factor: int = key(1,
+        "The replication factor of topics by default; one node can only hold 1.")
+    auto_create_topics_enable: bool = key(True,
+        "Whether asking for the metadata of a topic that does not exist creates it.")
     delete_topic_enable: bool = key(True, "Whether topics can be deleted.")
-    socket_send_buffer_bytes: int = key(
-        102_400,
+    socket_send_buffer_bytes: int = key(102_400,
         "How many bytes the kernel may hold of what a client has not taken (SO_SNDBUF; it grants "
         "twice as many). -1: the system's own choice.",
-        check=between_or(1, (1 << 31) - 1, -1),
-    )
-    socket_receive_buffer_bytes: int = key(
-        -1,
+        check=between_or(1, (1 << 31) - 1, -1))
+    socket_receive_buffer_bytes: int = key(-1,
         "How many bytes of requests the kernel may hold for us (SO_RCVBUF, likewise). -1: the "
         "system's own choice, which takes large produces faster than Kafka's default of 102400.",
-        check=between_or(1, (1 << 31) - 1, -1),
-    )
+        check=between_or(1, (1 << 31) - 1, -1))
     socket_request_max_bytes: int = key(
         104_857_600, "The largest request; a larger one closes its connection.", check=at_least(1)
     )
-    queued_max_request_bytes: int = long_key(
-        -1,
+    queued_max_request_bytes: int = long_key(-1,
         "How many bytes of requests that are not whole or not served may be in memory over all "
         "connections. Over it large requests wait, and connections that send too slowly end. "
-        "-1: 512 MiB.",
-    )
-    queued_max_response_bytes: int = long_limit_key(
-        512 * 1024 * 1024,
+        "-1: 512 MiB.")
+    queued_max_response_bytes: int = long_limit_key(512 * 1024 * 1024,
         "How many bytes of answers that clients have not read may be in memory over all "
-        "connections. Over it those are closed that read most slowly.",
-    )
-    connections_max_idle_ms: int = long_key(
-        600_000, "Close a connection that was silent this long and is owed no answer."
-    )
-    max_connections: int = key(
-        (1 << 31) - 1,
+        "connections. Over it those are closed that read most slowly.")
+    connections_max_idle_ms: int = long_key(600_000,
+        "Close a connection that was silent this long and is owed no answer.")
+    max_connections: int = key((1 << 31) - 1,
         "How many connections may be open at once, of all listeners; one more is closed. "
         "listener.name.NAME.max.connections is of one listener; there one more waits.",
-        check=at_least(1),
-        dynamic=True,
-    )
-    max_connections_per_ip: int = key(
-        (1 << 31) - 1,
+        check=at_least(1), dynamic=True)
+    max_connections_per_ip: int = key((1 << 31) - 1,
         "How many connections an address may have open at once; one more is closed. With 0 those "
         "of max.connections.per.ip.overrides alone may connect.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    max_connections_per_ip_overrides: str = key(
-        "",
+        check=at_least(0), dynamic=True)
+    max_connections_per_ip_overrides: str = key("",
         "Addresses with another limit than max.connections.per.ip, as ADDRESS:COUNT, with commas "
         "between them. Names are not resolved.",
-        check=Check(are_overrides, "a list of ADDRESS:COUNT with addresses of IP"),
-        dynamic=True,
-    )
-    max_connection_creation_rate: int = key(
-        (1 << 31) - 1,
+        check=Check(are_overrides, "a list of ADDRESS:COUNT with addresses of IP"), dynamic=True)
+    max_connection_creation_rate: int = key((1 << 31) - 1,
         "How many connections a second are accepted; more wait for their turn. Of one listener: "
         "listener.name.NAME.max.connection.creation.rate.",
-        check=at_least(1),
-        dynamic=True,
-    )
-    connections_max_login_ms: int = long_key(
-        30_000,
+        check=at_least(1), dynamic=True)
+    connections_max_login_ms: int = long_key(30_000,
         "How long a client may take to log in where a listener asks for SASL; then its connection "
         "is closed. -1: as long as connections.max.idle.ms.",
-        check=at_least(-1),
-        ours=True,
-    )
-    topics_max_count: int = limit_key(
-        100_000, "How many topics there may be; one more is refused. Those that exist stay."
-    )
-    partitions_max_count: int = limit_key(
-        200_000, "How many partitions all topics together may have; more are refused."
-    )
-    groups_max_count: int = limit_key(
-        100_000,
+        check=at_least(-1), ours=True)
+    topics_max_count: int = limit_key(100_000,
+        "How many topics there may be; one more is refused. Those that exist stay.")
+    partitions_max_count: int = limit_key(200_000,
+        "How many partitions all topics together may have; more are refused.")
+    groups_max_count: int = limit_key(100_000,
         "How many groups there may be, those with members or a record of their own and those with "
-        "committed offsets each for themselves; a new one more is refused.",
-    )
-    group_members_max_bytes: int = long_limit_key(
-        512 * 1024 * 1024,
+        "committed offsets each for themselves; a new one more is refused.")
+    group_members_max_bytes: int = long_limit_key(512 * 1024 * 1024,
         "How many bytes all groups and their members may have in memory, with assignments and "
         "names; a group or a member has one or two thousand, and 350 for each of its partitions. "
         "Members that are new or say more are told beyond that to ask again, and so are those of a "
-        "user whose members have half of it already.",
-    )
-    group_offsets_max_bytes: int = long_limit_key(
-        512 * 1024 * 1024,
+        "user whose members have half of it already.")
+    group_offsets_max_bytes: int = long_limit_key(512 * 1024 * 1024,
         "How many bytes the committed offsets of all groups may have in memory, with those of open "
         "transactions. An offset takes 120, its topic 220, its group 350; metadata and the group's "
-        "name come to that. New ones are refused beyond that; those that exist may change.",
-    )
-    client_metrics_max_count: int = limit_key(
-        100,
+        "name come to that. New ones are refused beyond that; those that exist may change.")
+    client_metrics_max_count: int = limit_key(100,
         "How many subscriptions to metrics of clients there may be (KIP-714); one more is refused. "
-        "Each is held against each client that asks.",
-    )
-    configs_max_bytes: int = long_limit_key(
-        64 * 1024 * 1024,
+        "Each is held against each client that asks.")
+    configs_max_bytes: int = long_limit_key(64 * 1024 * 1024,
         "How many bytes the settings may have that topics, groups and subscriptions have of their "
         "own, names and values, all together. What would exceed that is refused; a change that "
-        "takes bytes away never is.",
-    )
-    transactional_ids_max_count: int = limit_key(
-        100_000,
+        "takes bytes away never is.")
+    transactional_ids_max_count: int = limit_key(100_000,
         "How many transactional ids are remembered; a new one more is refused until others have "
-        "expired (transactional.id.expiration.ms).",
-    )
-    transactional_ids_max_bytes: int = long_limit_key(
-        256 * 1024 * 1024,
+        "expired (transactional.id.expiration.ms).")
+    transactional_ids_max_bytes: int = long_limit_key(256 * 1024 * 1024,
         "How many bytes the transactional ids may have in memory, with the partitions of their "
         "open transactions: half a kilobyte each, and 100 to 200 bytes a partition. A new one and "
-        "partitions that are added are refused beyond that.",
-    )
-    producer_ids_max_count: int = key(
-        100_000,
+        "partitions that are added are refused beyond that.")
+    producer_ids_max_count: int = key(100_000,
         "How many idempotent producers a partition remembers; the batches of a new one more are "
         "refused until others have expired (producer.id.expiration.ms).",
-        check=at_least(1),
-        ours=True,
-    )
-    producer_states_max_count: int = key(
-        1_000_000,
+        check=at_least(1), ours=True)
+    producer_states_max_count: int = key(1_000_000,
         "How many producers all partitions remember together, each of half a kilobyte; one counts "
         "once for each partition that it writes to. The batches of a new one more are refused.",
-        check=at_least(1),
-        ours=True,
-    )
-    fetch_session_partitions_max_count: int = limit_key(
-        500_000,
+        check=at_least(1), ours=True)
+    fetch_session_partitions_max_count: int = limit_key(500_000,
         "How many partitions all fetch sessions together may have, of half a kilobyte each; a "
-        "fetch that would exceed it is served without a session.",
-    )
-    quota_window_num: int = key(
-        11,
+        "fetch that would exceed it is served without a session.")
+    quota_window_num: int = key(11,
         "Over how many windows the quotas of clients are held. One that was silent may ask for "
         "half as much at once as they hold but for the one that has begun.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     quota_window_size_seconds: int = key(
         1, "How long a window of the quotas of clients is.", check=at_least(1)
     )
-    controller_quota_window_num: int = key(
-        11,
+    controller_quota_window_num: int = key(11,
         "Over how many windows controller_mutation_rate is held. A client that was silent may make "
         "and delete as many partitions at once as all of them hold.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     controller_quota_window_size_seconds: int = key(
         1, "How long a window of controller_mutation_rate is.", check=at_least(1)
     )
-    fetch_max_bytes: int = key(
-        57_671_680,
+    fetch_max_bytes: int = key(57_671_680,
         "The most that one fetch answers, also if the client asks for more.",
-        check=at_least(1024),
-    )
+        check=at_least(1024))
     max_incremental_fetch_session_cache_slots: int = key(
         1000, "How many fetch sessions (KIP-227) are remembered.", check=at_least(0)
     )
     max_request_partition_size_limit: int = key(
         2000, "The most partitions in one DescribeTopicPartitions answer.", check=at_least(1)
     )
-    num_network_threads: int = key(
-        3,
+    num_network_threads: int = key(3,
         "Threads that send large fetched ranges; the event loop sends and receives all the rest.",
-        check=at_least(1),
-    )
-    num_io_threads: int = key(
-        8,
+        check=at_least(1))
+    num_io_threads: int = key(8,
         "Threads that wait for the disk and run codecs; the event loop does everything else.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     num_recovery_threads_per_data_dir: int = key(
         2, "Threads per data folder that open and close partitions.", check=at_least(1)
     )
     log_retention_check_interval_ms: int = long_key(
         300_000, "How often retention looks for old segments.", check=at_least(1)
     )
-    log_initial_task_delay_ms: int = long_key(
-        30_000,
+    log_initial_task_delay_ms: int = long_key(30_000,
         "How long after the start retention, flushing and checkpoints run for the first time.",
-        check=at_least(0),
-    )
-    log_flush_scheduler_interval_ms: int = long_key(
-        FOREVER, "How often flush.ms is looked at, and its last default."
-    )
+        check=at_least(0))
+    log_flush_scheduler_interval_ms: int = long_key(FOREVER,
+        "How often flush.ms is looked at, and its last default.")
     log_flush_offset_checkpoint_interval_ms: int = key(
         60_000, "How often recovery points are written.", check=at_least(0)
     )
     log_flush_start_offset_checkpoint_interval_ms: int = key(
         60_000, "How often log start offsets are written.", check=at_least(0)
     )
-    replica_high_watermark_checkpoint_interval_ms: int = long_key(
-        5000, "How often high watermarks are written."
-    )
-    producer_id_expiration_ms: int = key(
-        DAY_MS,
+    replica_high_watermark_checkpoint_interval_ms: int = long_key(5000,
+        "How often high watermarks are written.")
+    producer_id_expiration_ms: int = key(DAY_MS,
         "Forget the sequence numbers of an idempotent producer that wrote nothing for so long.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     producer_id_expiration_check_interval_ms: int = key(
         600_000, "How often such producers are looked for.", check=at_least(1)
     )
-    num_replica_alter_log_dirs_threads: int | None = key(
-        None,
+    num_replica_alter_log_dirs_threads: int | None = key(None,
         "How many partitions are moved between log directories at a time. Unset: as many as there "
         "are log directories.",
-        kind=Kind.INT,
-        check=at_least(1),
-    )
-    replica_alter_log_dirs_io_max_bytes_per_second: int = long_key(
-        FOREVER,
+        kind=Kind.INT, check=at_least(1))
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long_key(FOREVER,
         "How many bytes per second all moves between log directories together copy.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    log_cleaner_enable: bool = key(
-        True,
-        "Whether compacted topics are cleaned. false also stops their retention by time and size.",
-    )
+        check=at_least(0), dynamic=True)
+    log_cleaner_enable: bool = key(True,
+        "Whether compacted topics are cleaned. false also stops their retention by time and size.")
     log_cleaner_threads: int = key(1, "Cleaner threads.", check=at_least(0), dynamic=True)
-    log_cleaner_dedupe_buffer_size: int = long_key(
-        134_217_728,
+    log_cleaner_dedupe_buffer_size: int = long_key(134_217_728,
         "Memory for the cleaner's offset maps, all threads together, in bytes; more than 1 MiB for "
         "each thread.",
-        dynamic=True,
-    )
+        dynamic=True)
     log_cleaner_io_buffer_load_factor: float = key(
         0.9, "How full an offset map may get, as a share of it.", dynamic=True
     )
-    log_cleaner_io_buffer_size: int = key(
-        524_288,
+    log_cleaner_io_buffer_size: int = key(524_288,
         "Memory for the cleaner's reads and writes, all threads together, in bytes.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    log_cleaner_io_max_bytes_per_second: float = key(
-        1.7976931348623157e308,
+        check=at_least(0), dynamic=True)
+    log_cleaner_io_max_bytes_per_second: float = key(1.7976931348623157e308,
         "The most that all cleaner threads together read and write per second.",
-        dynamic=True,
-    )
-    log_cleaner_backoff_ms: int = long_key(
-        15_000,
+        dynamic=True)
+    log_cleaner_backoff_ms: int = long_key(15_000,
         "How long a cleaner thread sleeps when no log needs it.",
-        check=at_least(0),
-        dynamic=True,
-    )
-    transaction_max_timeout_ms: int = key(
-        900_000,
+        check=at_least(0), dynamic=True)
+    transaction_max_timeout_ms: int = key(900_000,
         "The longest transaction.timeout.ms that a producer may ask for; more is refused.",
-        check=at_least(1),
-    )
-    transactional_id_expiration_ms: int = key(
-        604_800_000,
+        check=at_least(1))
+    transactional_id_expiration_ms: int = key(604_800_000,
         "How long a transactional id is remembered after its last transaction. Its producer has to "
         "begin again afterwards.",
-        check=at_least(1),
-    )
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(
-        10_000,
+        check=at_least(1))
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = key(10_000,
         "How often transactions are looked for that have lasted longer than their time-out; they "
         "are aborted and their producers fenced.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     transaction_remove_expired_transaction_cleanup_interval_ms: int = key(
         3_600_000, "How often expired transactional ids are looked for.", check=at_least(1)
     )
-    transaction_partition_verification_enable: bool = key(
-        True,
+    transaction_partition_verification_enable: bool = key(True,
         "Whether a batch is refused that belongs to no open transaction of its producer; it would "
         "hang, and hold up every reader of committed records.",
-        dynamic=True,
-    )
-    transaction_state_log_num_partitions: int = key(
-        50,
+        dynamic=True)
+    transaction_state_log_num_partitions: int = key(50,
         "How many partitions __transaction_state gets when it is made; not changed later.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     transaction_state_log_segment_bytes: int = key(
         104_857_600, "segment.bytes of __transaction_state when it is made.", check=at_least(1)
     )
-    group_coordinator_rebalance_protocols: tuple[str, ...] = key(
-        ("classic", "consumer", "streams"),
+    group_coordinator_rebalance_protocols: tuple[str, ...] = key(("classic", "consumer", "streams"),
         "The protocols that members of groups may speak. Classic always is served; consumer is "
         "where it is named here; the others are not served.",
-        check=some_of(*PROTOCOLS),
-    )
-    group_consumer_session_timeout_ms: int = key(
-        45_000,
+        check=some_of(*PROTOCOLS))
+    group_consumer_session_timeout_ms: int = key(45_000,
         "How long a member of a consumer group may be silent before it is fenced.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     group_consumer_min_session_timeout_ms: int = key(
         45_000, "The least that consumer.session.timeout.ms of a group may be.", check=at_least(1)
     )
@@ -516,74 +370,55 @@ class ServerConfig:
     group_consumer_max_heartbeat_interval_ms: int = key(
         15_000, "The most that consumer.heartbeat.interval.ms of a group may be.", check=at_least(1)
     )
-    group_consumer_assignment_interval_ms: int = key(
-        1000,
+    group_consumer_assignment_interval_ms: int = key(1000,
         "How long a target assignment is kept at least, so that members that come together are "
         "assigned together (KIP-1263). 0: not at all.",
-        check=at_least(0),
-        dynamic=True,
-    )
+        check=at_least(0), dynamic=True)
     group_consumer_min_assignment_interval_ms: int = key(
         0, "The least that consumer.assignment.interval.ms of a group may be.", check=at_least(0)
     )
-    group_consumer_max_assignment_interval_ms: int = key(
-        15_000,
+    group_consumer_max_assignment_interval_ms: int = key(15_000,
         "The most that consumer.assignment.interval.ms of a group may be.",
-        check=at_least(0),
-    )
-    group_consumer_regex_refresh_interval_ms: int = key(
-        600_000,
+        check=at_least(0))
+    group_consumer_regex_refresh_interval_ms: int = key(600_000,
         "How often the regular expressions of a consumer group are matched against the topics "
         "again, if no topic has come meanwhile.",
-        check=at_least(10_000),
-    )
+        check=at_least(10_000))
     group_consumer_max_size: int = key(
         (1 << 31) - 1, "The most members of a consumer group.", check=at_least(1)
     )
-    group_consumer_assignors: tuple[str, ...] = key(
-        ASSIGNORS,
+    group_consumer_assignors: tuple[str, ...] = key(ASSIGNORS,
         "The assignors that members may ask for; the first is taken where no member does.",
-        check=KNOWN_ASSIGNORS,
-    )
-    group_consumer_migration_policy: str = key(
-        MigrationPolicy.BIDIRECTIONAL.value,
+        check=KNOWN_ASSIGNORS)
+    group_consumer_migration_policy: str = key(MigrationPolicy.BIDIRECTIONAL.value,
         "Which way a group with members may go from one protocol to the other while it is in use.",
-        check=one_of_any_case(*(policy.value for policy in MigrationPolicy)),
-    )
-    group_min_session_timeout_ms: int = key(
-        6000, "The shortest session that a member of a classic group may ask for."
-    )
-    group_max_session_timeout_ms: int = key(
-        1_800_000, "The longest session that a member of a classic group may ask for."
-    )
-    group_initial_rebalance_delay_ms: int = key(
-        3000,
+        check=one_of_any_case(*(policy.value for policy in MigrationPolicy)))
+    group_min_session_timeout_ms: int = key(6000,
+        "The shortest session that a member of a classic group may ask for.")
+    group_max_session_timeout_ms: int = key(1_800_000,
+        "The longest session that a member of a classic group may ask for.")
+    group_initial_rebalance_delay_ms: int = key(3000,
         "How long an empty group waits for more members after the first; each that comes extends "
-        "it, up to the rebalance timeout.",
-    )
+        "it, up to the rebalance timeout.")
     group_max_size: int = key(
         (1 << 31) - 1, "The most members of a classic group.", check=at_least(1)
     )
-    offset_metadata_max_bytes: int = key(
-        4096, "The most characters of metadata that come with a committed offset."
-    )
-    offsets_retention_minutes: int = key(
-        10_080,
+    offset_metadata_max_bytes: int = key(4096,
+        "The most characters of metadata that come with a committed offset.")
+    offsets_retention_minutes: int = key(10_080,
         "How long committed offsets are kept after the group lost its last member, or, in a group "
         "without members of its own, after the commit.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     offsets_retention_check_interval_ms: int = long_key(
         600_000, "How often expired offsets are looked for.", check=at_least(1)
     )
-    offsets_topic_num_partitions: int = key(
-        50,
+    offsets_topic_num_partitions: int = key(50,
         "How many partitions __consumer_offsets gets when it is made; not changed later.",
-        check=at_least(1),
-    )
+        check=at_least(1))
     offsets_topic_segment_bytes: int = key(
         104_857_600, "segment.bytes of __consumer_offsets when it is made.", check=at_least(1)
     )
+    # fmt: on
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
     listener_settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     """Settings of single listeners, as text by name."""

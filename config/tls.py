@@ -53,80 +53,58 @@ _SUITES = Check(
 class TlsConfig:
     """The encryption of listeners with SSL and SASL_SSL; a part of `config.security`."""
 
-    ssl_keystore_type: str = key(
-        "PEM",
+    # fmt: off
+    ssl_keystore_type: str = key("PEM",
         "What ssl.keystore.location holds: PEM, PKCS12 or JKS. The file itself says which of PEM "
         "and PKCS12 it is; one that is JKS is refused with the command that converts it. Kafka's "
         "default is JKS.",
-        check=_STORE_TYPE,
-    )
-    ssl_keystore_location: str | None = key(
-        None,
+        check=_STORE_TYPE)
+    ssl_keystore_location: str | None = key(None,
         "A file with the broker's private key and its certificate, which in PEM comes before those "
         "of the authorities between it and the root.",
-        kind=Kind.STRING,
-    )
-    ssl_keystore_certificate_chain: str | None = key(
-        None,
+        kind=Kind.STRING)
+    ssl_keystore_certificate_chain: str | None = key(None,
         "The certificates themselves, as PEM, instead of ssl.keystore.location.",
-        kind=Kind.PASSWORD,
-    )
-    ssl_keystore_key: str | None = key(
-        None,
+        kind=Kind.PASSWORD)
+    ssl_keystore_key: str | None = key(None,
         "The private key that belongs to ssl.keystore.certificate.chain, as PEM.",
-        kind=Kind.PASSWORD,
-    )
-    ssl_keystore_password: str | None = key(
-        None,
+        kind=Kind.PASSWORD)
+    ssl_keystore_password: str | None = key(None,
         "The password of a store that is PKCS12; a PEM file has none but that of its key, "
         "ssl.key.password.",
-        kind=Kind.PASSWORD,
-    )
+        kind=Kind.PASSWORD)
     ssl_key_password: str | None = key(
         None, "The password of the private key, if it is encrypted in PEM.", kind=Kind.PASSWORD
     )
-    ssl_truststore_type: str = key(
-        "PEM",
+    ssl_truststore_type: str = key("PEM",
         "What ssl.truststore.location holds: PEM, PKCS12 or JKS, as of ssl.keystore.type.",
-        check=_STORE_TYPE,
-    )
-    ssl_truststore_location: str | None = key(
-        None,
+        check=_STORE_TYPE)
+    ssl_truststore_location: str | None = key(None,
         "A file with the certificates of the authorities that sign those of clients.",
-        kind=Kind.STRING,
-    )
-    ssl_truststore_certificates: str | None = key(
-        None,
+        kind=Kind.STRING)
+    ssl_truststore_certificates: str | None = key(None,
         "These certificates themselves, as PEM, instead of ssl.truststore.location.",
-        kind=Kind.PASSWORD,
-    )
-    ssl_truststore_password: str | None = key(
-        None,
+        kind=Kind.PASSWORD)
+    ssl_truststore_password: str | None = key(None,
         "The password of a store that is PKCS12; a PEM file of certificates has none.",
-        kind=Kind.PASSWORD,
-    )
-    ssl_client_auth: str = key(
-        "none",
+        kind=Kind.PASSWORD)
+    ssl_client_auth: str = key("none",
         "Whether clients show a certificate: required, requested (a client without one is "
         "ANONYMOUS) or none. A listener with SASL_SSL asks for one only by listener.name.NAME."
         "ssl.client.auth, and the login names the client.",
-        check=_CLIENT_AUTH,
-    )
-    ssl_principal_mapping_rules: str = key(
-        "DEFAULT",
+        check=_CLIENT_AUTH)
+    ssl_principal_mapping_rules: str = key("DEFAULT",
         "How the name in a client's certificate becomes its principal: rules separated by commas, "
         "each DEFAULT (the whole name) or RULE:expression/replacement/, with L or U behind for "
-        "lower or upper case; the first that matches the whole name counts.",
-    )
+        "lower or upper case; the first that matches the whole name counts.")
     ssl_enabled_protocols: tuple[str, ...] = key(
         PROTOCOLS, "The versions of TLS that are served.", check=some_of(*PROTOCOLS)
     )
-    ssl_cipher_suites: tuple[str, ...] = key(
-        (),
+    ssl_cipher_suites: tuple[str, ...] = key((),
         "The cipher suites that are served, by their names in the RFCs; empty: all with forward "
         "secrecy.",
-        check=_SUITES,
-    )
+        check=_SUITES)
+    # fmt: on
 
 
 OF_LISTENER: Final = {
