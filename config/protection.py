@@ -24,65 +24,45 @@ class Promise(NamedTuple):
     remedy: str
 
 
+# fmt: off
 _PROMISES = (
-    Promise(
-        r"config\.providers",
-        "values that are read from elsewhere, but each is taken as it is written",
-        "give the values themselves, in a file that only the broker's user may read",
-    ),
-    Promise(
-        r"early\.start\.listeners",
-        "listeners that open before the authorizer knows its ACLs, but no listener does",
-        "all ACLs are known before clients are served",
-    ),
-    Promise(
-        r"ssl\..*|security\.providers",
-        "something of TLS in Java that is not done here",
-        "OpenSSL does it; docs/security-tls.md says by what settings",
-    ),
-    Promise(
-        r"sasl\..*|connections\.max\.reauth\.ms|connection\.failed\.authentication\.delay\.ms",
-        "a login that is not asked for",
-        "use a mechanism that sasl.enabled.mechanisms takes here, with what belongs to it as "
-        "listener.name.NAME.MECHANISM.sasl.jaas.config",
-    ),
-    Promise(
-        r"principal\.builder\.class",
-        "principals by rules of its own, but no class of Java is asked",
-        "make names of certificates shorter by ssl.principal.mapping.rules",
-    ),
-    Promise(
-        r"delegation\.token\..*",
-        "delegation tokens, but this broker has no such tokens",
-        "give each client a user of its own, or tokens of OAUTHBEARER",
-    ),
-    Promise(
-        r"password\.encoder\..*",
-        "encrypted passwords, but settings are stored as they are given",
-        "let only the broker's user read the log directories",
-    ),
-    Promise(
-        r"max\.connections\.per\.ip(\.overrides)?",
-        "a limit to the connections of one listener that is not kept",
-        "set it without the name of a listener: it counts those of all listeners then",
-    ),
-    Promise(
-        r"quota\.(producer|consumer)\.default",
-        "a quota of every client by a setting, which Kafka lacks, too",
-        "set producer_byte_rate or consumer_byte_rate by kafka-configs --entity-type clients "
-        "--entity-default",
-    ),
-    Promise(
-        r"client\.quota\.callback\.class",
-        "quotas by rules of its own, but no class of Java is asked",
-        "set quotas by kafka-configs",
-    ),
-    Promise(
-        r"(alter\.config|create\.topic)\.policy\.class\.name",
-        "rules for topics and settings, but no class of Java is asked",
-        "keep clients that would break them from the broker",
-    ),
+    Promise(r"config\.providers",
+            "values that are read from elsewhere, but each is taken as it is written",
+            "give the values themselves, in a file that only the broker's user may read"),
+    Promise(r"early\.start\.listeners",
+            "listeners that open before the authorizer knows its ACLs, but no listener does",
+            "all ACLs are known before clients are served"),
+    Promise(r"ssl\..*|security\.providers",
+            "something of TLS in Java that is not done here",
+            "OpenSSL does it; docs/security-tls.md says by what settings"),
+    Promise(r"sasl\..*|connections\.max\.reauth\.ms|connection\.failed\.authentication\.delay\.ms",
+            "a login that is not asked for",
+            "use a mechanism that sasl.enabled.mechanisms takes here, with what belongs to it as "
+            "listener.name.NAME.MECHANISM.sasl.jaas.config"),
+    Promise(r"principal\.builder\.class",
+            "principals by rules of its own, but no class of Java is asked",
+            "make names of certificates shorter by ssl.principal.mapping.rules"),
+    Promise(r"delegation\.token\..*",
+            "delegation tokens, but this broker has no such tokens",
+            "give each client a user of its own, or tokens of OAUTHBEARER"),
+    Promise(r"password\.encoder\..*",
+            "encrypted passwords, but settings are stored as they are given",
+            "let only the broker's user read the log directories"),
+    Promise(r"max\.connections\.per\.ip(\.overrides)?",
+            "a limit to the connections of one listener that is not kept",
+            "set it without the name of a listener: it counts those of all listeners then"),
+    Promise(r"quota\.(producer|consumer)\.default",
+            "a quota of every client by a setting, which Kafka lacks, too",
+            "set producer_byte_rate or consumer_byte_rate by kafka-configs --entity-type clients "
+            "--entity-default"),
+    Promise(r"client\.quota\.callback\.class",
+            "quotas by rules of its own, but no class of Java is asked",
+            "set quotas by kafka-configs"),
+    Promise(r"(alter\.config|create\.topic)\.policy\.class\.name",
+            "rules for topics and settings, but no class of Java is asked",
+            "keep clients that would break them from the broker"),
 )
+# fmt: on
 _KERBEROS = "sasl.kerberos."
 _HARMLESS = {
     "quota.consumer.default": {str((1 << 63) - 1)},

@@ -68,41 +68,24 @@ class Housekeeping:
         """Return the tasks: name, work, a function for the interval, and first delay, in ms."""
         server = self._server
         initial_ms = server().log_initial_task_delay_ms
+        # fmt: off
         return [
-            (
-                "retention",
-                self.apply_retention,
-                lambda: server().log_retention_check_interval_ms,
-                initial_ms,
-            ),
-            (
-                "recovery points",
-                self.checkpoint_recovery_points,
-                lambda: server().log_flush_offset_checkpoint_interval_ms,
-                initial_ms,
-            ),
-            (
-                "log start offsets",
-                self.checkpoint_log_starts,
-                lambda: server().log_flush_start_offset_checkpoint_interval_ms,
-                initial_ms,
-            ),
-            (
-                "high watermarks",
-                self.checkpoint_high_watermarks,
-                lambda: server().replica_high_watermark_checkpoint_interval_ms,
-                initial_ms,
-            ),
-            (
-                "producer expiry",
-                self.remove_expired_producers,
-                lambda: server().producer_id_expiration_check_interval_ms,
-                server().producer_id_expiration_check_interval_ms,
-            ),
+            ("retention", self.apply_retention,
+             lambda: server().log_retention_check_interval_ms, initial_ms),
+            ("recovery points", self.checkpoint_recovery_points,
+             lambda: server().log_flush_offset_checkpoint_interval_ms, initial_ms),
+            ("log start offsets", self.checkpoint_log_starts,
+             lambda: server().log_flush_start_offset_checkpoint_interval_ms, initial_ms),
+            ("high watermarks", self.checkpoint_high_watermarks,
+             lambda: server().replica_high_watermark_checkpoint_interval_ms, initial_ms),
+            ("producer expiry", self.remove_expired_producers,
+             lambda: server().producer_id_expiration_check_interval_ms,
+             server().producer_id_expiration_check_interval_ms),
             ("flush.ms", self.flush_old, lambda: self._flush_pause_ms, 0),
             ("deletions", self.run_deletions, lambda: DELETION_SECONDS * 1000, 0),
             ("directories", self.check_directories, lambda: DIRECTORY_SECONDS * 1000, 0),
         ]
+        # fmt: on
 
     async def _repeat(
         self, step: Step, interval_ms: Callable[[], float], initial_ms: float

@@ -7,6 +7,7 @@ names the resource. Or it gets no error, since the element is left out.
 """
 
 from enum import Enum
+from functools import partial
 from typing import Final, NamedTuple
 
 from siltstone.broker.security.acl import Operation, ResourceType
@@ -48,65 +49,61 @@ _TRANSACTION: Final = ResourceType.TRANSACTIONAL_ID
 _O: Final = Operation
 
 
-def _cluster(operation: Operation, when: str = "", instead: str = "") -> Need:
-    return Need(operation, ResourceType.CLUSTER, when=when, instead=instead)
+def _need(
+    resource: ResourceType,
+    refusal: Refusal,
+    operation: Operation,
+    *names: str,
+    when: str = "",
+    instead: str = "",
+) -> Need:
+    return Need(operation, resource, names, refusal, when, instead)
 
 
-def _topics(operation: Operation, *names: str, refusal: Refusal = Refusal.ELEMENT) -> Need:
-    return Need(operation, _TOPIC, names, refusal)
-
-
-def _group(operation: Operation, *names: str, refusal: Refusal = Refusal.WHOLE) -> Need:
-    return Need(operation, _GROUP, names, refusal)
-
-
-def _transaction(operation: Operation, *names: str, refusal: Refusal = Refusal.WHOLE) -> Need:
-    return Need(operation, _TRANSACTION, names, refusal)
-
+_cluster = partial(_need, ResourceType.CLUSTER, Refusal.WHOLE)
+_topics = partial(_need, _TOPIC, Refusal.ELEMENT)
+_group = partial(_need, _GROUP, Refusal.WHOLE)
+_transaction = partial(_need, _TRANSACTION, Refusal.WHOLE)
+_groups = partial(_need, _GROUP, Refusal.ELEMENT)
+_transactions = partial(_need, _TRANSACTION, Refusal.ELEMENT)
 
 _ALTER_CONFIGS: Final = (
-    Need(_O.ALTER_CONFIGS, _TOPIC, ("resources.resource_name",), Refusal.ELEMENT, "of topics"),
-    Need(_O.ALTER_CONFIGS, _GROUP, ("resources.resource_name",), Refusal.ELEMENT, "of groups"),
-    _cluster(_O.ALTER_CONFIGS, "of brokers and client metrics"),
+    _topics(_O.ALTER_CONFIGS, "resources.resource_name", when="of topics"),
+    _groups(_O.ALTER_CONFIGS, "resources.resource_name", when="of groups"),
+    _cluster(_O.ALTER_CONFIGS, when="of brokers and client metrics"),
 )
 _READ_GROUP: Final = (_group(_O.READ, "group_id"),)
 
 REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     0: (  # Produce
-        _transaction(_O.WRITE, "transactional_id")._replace(when="in a transaction"),
+        _transaction(_O.WRITE, "transactional_id", when="in a transaction"),
         _topics(_O.WRITE, "topic_data.name"),
     ),
     1: (  # Fetch: a client that calls itself a replica must be a broker (CVE-2018-1288)
-        _cluster(_O.CLUSTER_ACTION, "by a replica"),
-        _topics(_O.READ, "topics.topic")._replace(when="by a consumer"),
+        _cluster(_O.CLUSTER_ACTION, when="by a replica"),
+        _topics(_O.READ, "topics.topic", when="by a consumer"),
     ),
     2: (_topics(_O.DESCRIBE, "topics.name"),),
     3: (  # Metadata
         _topics(_O.DESCRIBE, "topics.name"),
-        _cluster(_O.CREATE, "for a topic that asking creates", "create"),
-        _topics(_O.CREATE, "topics.name")._replace(
-            when="for a topic that asking creates", instead="create"
-        ),
+        _cluster(_O.CREATE, when="for a topic that asking creates", instead="create"),
+        _topics(_O.CREATE, "topics.name", when="for a topic that asking creates", instead="create"),
     ),
     8: (*_READ_GROUP, _topics(_O.READ, "topics.name")),
     9: (  # OffsetFetch
-        _group(_O.DESCRIBE, "group_id", "groups.group_id", refusal=Refusal.ELEMENT),
+        _groups(_O.DESCRIBE, "group_id", "groups.group_id"),
         _topics(_O.DESCRIBE, "topics.name", "groups.topics.name"),
     ),
     10: (  # FindCoordinator
-        _group(_O.DESCRIBE, "key", "coordinator_keys", refusal=Refusal.ELEMENT)._replace(
-            when="of a group"
-        ),
-        _transaction(_O.DESCRIBE, "key", "coordinator_keys", refusal=Refusal.ELEMENT)._replace(
-            when="of a transaction"
-        ),
-        _cluster(_O.CLUSTER_ACTION, "of a share group"),
+        _groups(_O.DESCRIBE, "key", "coordinator_keys", when="of a group"),
+        _transactions(_O.DESCRIBE, "key", "coordinator_keys", when="of a transaction"),
+        _cluster(_O.CLUSTER_ACTION, when="of a share group"),
     ),
     11: _READ_GROUP,
     12: _READ_GROUP,
     13: _READ_GROUP,
     14: _READ_GROUP,
-    15: (_group(_O.DESCRIBE, "groups", refusal=Refusal.ELEMENT),),
+    15: (_groups(_O.DESCRIBE, "groups"),),
     16: (  # ListGroups
         _cluster(_O.DESCRIBE, instead="describe"),
         Need(_O.DESCRIBE, _GROUP, refusal=Refusal.OMITTED, instead="describe"),
@@ -115,37 +112,35 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     18: (),
     19: (  # CreateTopics
         _cluster(_O.CREATE, instead="create"),
-        _topics(_O.CREATE, "topics.name")._replace(instead="create"),
-        _topics(_O.DESCRIBE_CONFIGS, "topics.name")._replace(when="to see the settings"),
+        _topics(_O.CREATE, "topics.name", instead="create"),
+        _topics(_O.DESCRIBE_CONFIGS, "topics.name", when="to see the settings"),
     ),
     20: (  # DeleteTopics
         _cluster(_O.DELETE, instead="delete"),
-        _topics(_O.DESCRIBE, "topics.name", "topic_names")._replace(
-            when="by name, or to be told the name of an id"
+        _topics(
+            _O.DESCRIBE,
+            "topics.name",
+            "topic_names",
+            when="by name, or to be told the name of an id",
         ),
-        _topics(_O.DELETE, "topics.name", "topic_names")._replace(instead="delete"),
+        _topics(_O.DELETE, "topics.name", "topic_names", instead="delete"),
     ),
     21: (_topics(_O.DELETE, "topics.name"),),
     22: (  # InitProducerId (CVE-2018-17196: also without a transaction)
-        _transaction(_O.WRITE, "transactional_id")._replace(when="for transactions"),
-        _transaction(_O.TWO_PHASE_COMMIT, "transactional_id")._replace(
-            when="for transactions of two phases"
+        _transaction(_O.WRITE, "transactional_id", when="for transactions"),
+        _transaction(
+            _O.TWO_PHASE_COMMIT, "transactional_id", when="for transactions of two phases"
         ),
-        _cluster(_O.IDEMPOTENT_WRITE, "without transactions", "write"),
+        _cluster(_O.IDEMPOTENT_WRITE, when="without transactions", instead="write"),
         Need(_O.WRITE, _TOPIC, when="without transactions, any topic", instead="write"),
     ),
     23: (  # OffsetForLeaderEpoch
         _cluster(_O.CLUSTER_ACTION, instead="describe"),
-        _topics(_O.DESCRIBE, "topics.topic")._replace(instead="describe"),
+        _topics(_O.DESCRIBE, "topics.topic", instead="describe"),
     ),
     24: (  # AddPartitionsToTxn
-        _cluster(_O.CLUSTER_ACTION, "from version 4, which brokers speak"),
-        _transaction(
-            _O.WRITE,
-            "v3_and_below_transactional_id",
-            "transactions.transactional_id",
-            refusal=Refusal.ELEMENT,
-        ),
+        _cluster(_O.CLUSTER_ACTION, when="from version 4, which brokers speak"),
+        _transactions(_O.WRITE, "v3_and_below_transactional_id", "transactions.transactional_id"),
         _topics(_O.WRITE, "v3_and_below_topics.name", "transactions.topics.name"),
     ),
     25: (_transaction(_O.WRITE, "transactional_id"), *_READ_GROUP),
@@ -160,20 +155,16 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     30: (_cluster(_O.ALTER),),
     31: (_cluster(_O.ALTER),),
     32: (  # DescribeConfigs
-        Need(
-            _O.DESCRIBE_CONFIGS, _TOPIC, ("resources.resource_name",), Refusal.ELEMENT, "of topics"
-        ),
-        Need(
-            _O.DESCRIBE_CONFIGS, _GROUP, ("resources.resource_name",), Refusal.ELEMENT, "of groups"
-        ),
-        _cluster(_O.DESCRIBE_CONFIGS, "of brokers and client metrics"),
+        _topics(_O.DESCRIBE_CONFIGS, "resources.resource_name", when="of topics"),
+        _groups(_O.DESCRIBE_CONFIGS, "resources.resource_name", when="of groups"),
+        _cluster(_O.DESCRIBE_CONFIGS, when="of brokers and client metrics"),
     ),
     33: _ALTER_CONFIGS,
     34: (_cluster(_O.ALTER),),
     35: (_cluster(_O.DESCRIBE),),
     36: (),
     37: (_topics(_O.ALTER, "topics.name"),),
-    42: (_group(_O.DELETE, "groups_names", refusal=Refusal.ELEMENT),),
+    42: (_groups(_O.DELETE, "groups_names"),),
     43: (_cluster(_O.ALTER),),
     44: _ALTER_CONFIGS,
     45: (_cluster(_O.ALTER),),
@@ -188,17 +179,17 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     60: (),
     61: (_topics(_O.READ, "topics.name"),),
     65: (  # DescribeTransactions
-        _transaction(_O.DESCRIBE, "transactional_ids", refusal=Refusal.ELEMENT),
+        _transactions(_O.DESCRIBE, "transactional_ids"),
         Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.OMITTED, when="of the topics in it"),
     ),
     66: (Need(_O.DESCRIBE, _TRANSACTION, refusal=Refusal.OMITTED),),
     68: (  # ConsumerGroupHeartbeat
         *_READ_GROUP,
-        _topics(_O.DESCRIBE, "subscribed_topic_names", refusal=Refusal.WHOLE),
+        Need(_O.DESCRIBE, _TOPIC, ("subscribed_topic_names",)),
         Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.OMITTED, when="that an expression matches"),
     ),
     69: (  # ConsumerGroupDescribe
-        _group(_O.DESCRIBE, "group_ids", refusal=Refusal.ELEMENT),
+        _groups(_O.DESCRIBE, "group_ids"),
         Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.ELEMENT, when="of all topics of its members"),
     ),
     71: (),
