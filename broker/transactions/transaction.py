@@ -10,8 +10,14 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from siltstone.protocol import errors
 from siltstone.protocol.coordinator.transaction_records import NO_PRODUCER_ID, TransactionLogValue
+from siltstone.protocol.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    ProducerFenced,
+    TransactionAbortable,
+)
 
 NO_EPOCH: Final = -1
 MAX_EPOCH: Final = 32767
@@ -112,13 +118,13 @@ def check_producer(transaction: Transaction | None, producer_id: int, epoch: int
         ProducerFenced: The producer has another epoch.
     """
     if transaction is None:
-        raise errors.InvalidProducerIdMapping
+        raise InvalidProducerIdMapping
     if transaction.producer_id != producer_id:
-        raise errors.InvalidProducerIdMapping(
+        raise InvalidProducerIdMapping(
             f"the transactional id belongs to producer {transaction.producer_id}, not {producer_id}"
         )
     if transaction.producer_epoch != epoch or epoch >= MAX_EPOCH:  # the last epoch only fences
-        raise errors.ProducerFenced(
+        raise ProducerFenced(
             f"epoch {epoch} of producer {producer_id} is not its current one, "
             f"{transaction.producer_epoch}"
         )
@@ -132,7 +138,7 @@ def check_settled(transaction: Transaction) -> None:
         ConcurrentTransactions: Markers are still to be written.
     """
     if transaction.state in PREPARED:
-        raise errors.ConcurrentTransactions
+        raise ConcurrentTransactions
 
 
 def verify_partition(
@@ -150,7 +156,7 @@ def verify_partition(
     check_settled(transaction)
     if partition not in transaction.partitions:
         topic, index = partition
-        raise errors.TransactionAbortable(f"{topic}-{index} was not added to the transaction")
+        raise TransactionAbortable(f"{topic}-{index} was not added to the transaction")
 
 
 def add_partitions(
@@ -206,8 +212,8 @@ def complete(transaction: Transaction, now_ms: int) -> Transaction:
     )
 
 
-def refuse_state(transaction: Transaction, wanted: str) -> errors.InvalidTxnState:
+def refuse_state(transaction: Transaction, wanted: str) -> InvalidTxnState:
     """Return the refusal of an operation that this state does not allow."""
-    return errors.InvalidTxnState(
+    return InvalidTxnState(
         f"producer {transaction.producer_id} cannot {wanted} in state {transaction.state.title}"
     )
