@@ -98,31 +98,21 @@ _JOURNAL_SECONDS = 0.5
 _FIRST_CLIENT_SECONDS = 0.2
 
 COORDINATOR_MODULES = (
-    "siltstone.broker.coordination.journal",
-    "siltstone.broker.groups.classic.group",
-    "siltstone.broker.groups.consumer.group",
-    "siltstone.broker.groups.consumer.all_groups",
-    "siltstone.broker.groups.coordinator",
-    "siltstone.broker.transactions.markers",
-    "siltstone.broker.transactions.coordinator",
-    "siltstone.broker.coordinators",
-)
+    "siltstone.broker.coordination.journal", "siltstone.broker.groups.classic.group",
+    "siltstone.broker.groups.consumer.group", "siltstone.broker.groups.consumer.all_groups",
+    "siltstone.broker.groups.coordinator", "siltstone.broker.transactions.markers",
+    "siltstone.broker.transactions.coordinator", "siltstone.broker.coordinators",
+)  # fmt: skip
 """The modules of the coordinators, in pieces that take some milliseconds to import."""
 
 PAGE_MODULES = (
-    "h11",
-    "siltstone.broker.http.connection",
-    "siltstone.broker.http.control.channel",
-    "siltstone.broker.http.control.cleaner_pages",
-    "siltstone.broker.http.control.pin_pages",
-    "siltstone.broker.http.control.explaining",
-    "siltstone.broker.http.control.settings",
-    "siltstone.broker.http.api.topics",
-    "siltstone.broker.http.api.groups",
-    "siltstone.broker.http.api.broker",
-    "siltstone.broker.http.metrics.table",
+    "h11", "siltstone.broker.http.connection", "siltstone.broker.http.control.channel",
+    "siltstone.broker.http.control.cleaner_pages", "siltstone.broker.http.control.pin_pages",
+    "siltstone.broker.http.control.explaining", "siltstone.broker.http.control.settings",
+    "siltstone.broker.http.api.topics", "siltstone.broker.http.api.groups",
+    "siltstone.broker.http.api.broker", "siltstone.broker.http.metrics.table",
     "siltstone.broker.http.pages",
-)
+)  # fmt: skip
 """The modules that the HTTP pages need, in pieces that take some milliseconds to import."""
 
 

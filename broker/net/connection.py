@@ -81,21 +81,9 @@ class Connection(Turn):
     """
 
     __slots__ = (
-        "_buffers",
-        "_closing",
-        "_is_unread",
-        "_muted",
-        "_reading",
-        "_throttled",
-        "caller",
-        "host",
-        "listener",
-        "login",
-        "peer",
-        "principal",
-        "services",
-        "software",
-    )
+        "_buffers", "_closing", "_is_unread", "_muted", "_reading", "_throttled", "caller", "host",
+        "listener", "login", "peer", "principal", "services", "software",
+    )  # fmt: skip
 
     _channel: PlainChannel | TlsChannel
 

@@ -28,17 +28,12 @@ _OF_FETCH_SESSIONS: Final = {
     ErrorCode.invalid_fetch_session_epoch,
 }
 _OF_PARTITIONS: Final = {
-    ErrorCode.election_not_needed,
-    ErrorCode.eligible_leaders_not_available,
-    ErrorCode.group_subscribed_to_topic,
-    ErrorCode.invalid_topic_exception,
-    ErrorCode.no_reassignment_in_progress,
-    ErrorCode.preferred_leader_not_available,
-    ErrorCode.topic_authorization_failed,
-    ErrorCode.unknown_topic_id,
-    ErrorCode.unknown_topic_or_partition,
-    ErrorCode.unstable_offset_commit,
-}
+    ErrorCode.election_not_needed, ErrorCode.eligible_leaders_not_available,
+    ErrorCode.group_subscribed_to_topic, ErrorCode.invalid_topic_exception,
+    ErrorCode.no_reassignment_in_progress, ErrorCode.preferred_leader_not_available,
+    ErrorCode.topic_authorization_failed, ErrorCode.unknown_topic_id,
+    ErrorCode.unknown_topic_or_partition, ErrorCode.unstable_offset_commit,
+}  # fmt: skip
 """Errors that Kafka gives to a topic or a partition and never to a whole request, though its answer
 may have a code too: clients look for them at the topic or the partition."""
 _TOPIC_FIELDS: Final = {"name", "topic", "topic_id", "topic_name", "topic_names", "topics"}

@@ -143,18 +143,9 @@ class Login(Gate):
     """
 
     __slots__ = (
-        "_began",
-        "_conversation",
-        "_dispatcher",
-        "_expires",
-        "_is_again",
-        "_is_noted",
-        "_logins",
-        "_loop",
-        "_mechanism",
-        "_restarted",
-        "state",
-    )
+        "_began", "_conversation", "_dispatcher", "_expires", "_is_again", "_is_noted", "_logins",
+        "_loop", "_mechanism", "_restarted", "state",
+    )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, dispatcher: Gate, logins: Logins) -> None:
         # The base class is not initialised: this gate passes requests to the dispatcher.

@@ -52,16 +52,9 @@ class Outlet:
     """
 
     __slots__ = (
-        "_channel",
-        "_io",
-        "_is_watching",
-        "_loop",
-        "_on_drained",
-        "_on_lost",
-        "_warming",
-        "handed",
+        "_channel", "_io", "_is_watching", "_loop", "_on_drained", "_on_lost", "_warming", "handed",
         "is_waiting",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,

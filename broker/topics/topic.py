@@ -33,16 +33,9 @@ class Topic:
     """
 
     __slots__ = (
-        "answers",
-        "config",
-        "failed_produces",
-        "id",
-        "is_internal",
-        "key",
-        "logs",
-        "name",
+        "answers", "config", "failed_produces", "id", "is_internal", "key", "logs", "name",
         "overrides",
-    )
+    )  # fmt: skip
 
     def __init__(self, name: str, topic_id: UUID, logs: tuple[Log | None, ...]) -> None:
         self.name = name  # constant, like id, key and is_internal

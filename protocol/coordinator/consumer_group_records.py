@@ -40,23 +40,11 @@ from siltstone.protocol.messages.consumer_offsets import (
 from siltstone.protocol.parts import Buffer
 
 __all__ = [
-    "ConsumerGroupKey",
-    "CurrentAssignment",
-    "GroupMetadata",
-    "LegacyPartitionMetadata",
-    "MemberMetadata",
-    "OwnedPartitions",
-    "Partitions",
-    "RecordType",
-    "ResolvedRegex",
-    "TargetMetadata",
-    "Value",
-    "classic_metadata",
-    "decode_key",
-    "decode_value",
-    "encode_key",
+    "ConsumerGroupKey", "CurrentAssignment", "GroupMetadata", "LegacyPartitionMetadata",
+    "MemberMetadata", "OwnedPartitions", "Partitions", "RecordType", "ResolvedRegex",
+    "TargetMetadata", "Value", "classic_metadata", "decode_key", "decode_value", "encode_key",
     "encode_value",
-]
+]  # fmt: skip
 
 Partitions: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic id."""

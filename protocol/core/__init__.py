@@ -46,28 +46,8 @@ except ModuleNotFoundError as error:
     ) from None
 
 __all__ = [
-    "Grid",
-    "SegmentScan",
-    "Table",
-    "check_batch",
-    "crc32c",
-    "crc32c_by_tables",
-    "fill_versioned",
-    "find_batch",
-    "find_end",
-    "grid_of",
-    "list_bad_records",
-    "next_frame",
-    "pack_rows",
-    "read",
-    "read_head",
-    "read_in_steps",
-    "read_journal",
-    "rewrite_records",
-    "take_plain",
-    "walk_records",
-    "write",
-    "write_alike",
-    "write_response",
-    "write_response_in_steps",
-]
+    "Grid", "SegmentScan", "Table", "check_batch", "crc32c", "crc32c_by_tables", "fill_versioned",
+    "find_batch", "find_end", "grid_of", "list_bad_records", "next_frame", "pack_rows", "read",
+    "read_head", "read_in_steps", "read_journal", "rewrite_records", "take_plain", "walk_records",
+    "write", "write_alike", "write_response", "write_response_in_steps",
+]  # fmt: skip

@@ -53,33 +53,12 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "ATTRIBUTES_POSITION",
-    "CODEC_MASK",
-    "CONTROL",
-    "COUNT_POSITION",
-    "CRC_POSITION",
-    "DELETE_HORIZON",
-    "HEADER",
-    "HEADER_SIZE",
-    "LEADER_EPOCH_POSITION",
-    "LENGTH_POSITION",
-    "LOG_APPEND_TIME",
-    "LOG_OVERHEAD",
-    "MAGIC",
-    "MAGIC_POSITION",
-    "MAX_TIMESTAMP_POSITION",
-    "MIN_LENGTH",
-    "NO_LEADER_EPOCH",
-    "NO_PRODUCER_EPOCH",
-    "NO_PRODUCER_ID",
-    "NO_SEQUENCE",
-    "NO_TIMESTAMP",
-    "TRANSACTIONAL",
-    "BatchHeader",
-    "has_valid_crc",
-    "stamp",
-    "stamp_timestamp",
-]
+    "ATTRIBUTES_POSITION", "CODEC_MASK", "CONTROL", "COUNT_POSITION", "CRC_POSITION",
+    "DELETE_HORIZON", "HEADER", "HEADER_SIZE", "LEADER_EPOCH_POSITION", "LENGTH_POSITION",
+    "LOG_APPEND_TIME", "LOG_OVERHEAD", "MAGIC", "MAGIC_POSITION", "MAX_TIMESTAMP_POSITION",
+    "MIN_LENGTH", "NO_LEADER_EPOCH", "NO_PRODUCER_EPOCH", "NO_PRODUCER_ID", "NO_SEQUENCE",
+    "NO_TIMESTAMP", "TRANSACTIONAL", "BatchHeader", "has_valid_crc", "stamp", "stamp_timestamp",
+]  # fmt: skip
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 

@@ -23,18 +23,9 @@ from siltstone.storage.topic_partition import MAX_PARTITIONS
 FILE_NAME = "siltstone-catalog.json"
 VERSION = 1
 _NAMES = (
-    "generation",
-    "next_producer_id",
-    "cluster_configs",
-    "broker_configs",
-    "group_configs",
-    "client_metrics",
-    "features",
-    "features_epoch",
-    "deleted",
-    "retired",
-    "topics",
-)
+    "generation", "next_producer_id", "cluster_configs", "broker_configs", "group_configs",
+    "client_metrics", "features", "features_epoch", "deleted", "retired", "topics",
+)  # fmt: skip
 _MAX_LONG = 2**63 - 1
 _MAX_LEVEL = 2**15 - 1
 _SECRET_MODE = 0o600

@@ -60,23 +60,10 @@ class LogDirectory:
     """
 
     __slots__ = (
-        "_announced",
-        "_calm_checks",
-        "_identity",
-        "_lock",
-        "_remedy",
-        "_reported",
-        "_state",
-        "client_refusal",
-        "directory_id",
-        "failure",
-        "is_new",
-        "must_rewrite",
-        "path",
-        "refusal",
-        "room",
-        "was_clean",
-    )
+        "_announced", "_calm_checks", "_identity", "_lock", "_remedy", "_reported", "_state",
+        "client_refusal", "directory_id", "failure", "is_new", "must_rewrite", "path", "refusal",
+        "room", "was_clean",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -66,23 +66,10 @@ class Log(LogParts):
     """
 
     __slots__ = (
-        "__weakref__",
-        "_abandoned",
-        "_flush_lock",
-        "_services",
-        "_swap",
-        "_unflushed_gone",
-        "config",
-        "last_flush_ms",
-        "leader_epoch",
-        "lock",
-        "names",
-        "path",
-        "producers",
-        "topic_id",
-        "topic_partition",
-        "watchers",
-    )
+        "__weakref__", "_abandoned", "_flush_lock", "_services", "_swap", "_unflushed_gone",
+        "config", "last_flush_ms", "leader_epoch", "lock", "names", "path", "producers", "topic_id",
+        "topic_partition", "watchers",
+    )  # fmt: skip
 
     def __init__(self, loaded: LoadedPartition, services: LogServices) -> None:
         self._services = services

@@ -22,15 +22,9 @@ class SegmentCopy:
     """
 
     __slots__ = (
-        "_file",
-        "_folder",
-        "_has_indexes",
-        "_source",
-        "is_finished",
-        "next_offset",
-        "position",
+        "_file", "_folder", "_has_indexes", "_source", "is_finished", "next_offset", "position",
         "twin",
-    )
+    )  # fmt: skip
 
     def __init__(self, source: LogSegment, folder: Path, final: Path, *, is_active: bool) -> None:
         """Open the copy in ``folder``, which will be named ``final``. Blocks."""

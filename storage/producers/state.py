@@ -53,17 +53,9 @@ class ProducerStateManager:
     """
 
     __slots__ = (
-        "_all",
-        "_directory",
-        "_expiration_ms",
-        "_max_count",
-        "_open",
-        "_snapshots",
-        "_topic_partition",
-        "first_unstable_offset",
-        "map_end_offset",
-        "producers",
-    )
+        "_all", "_directory", "_expiration_ms", "_max_count", "_open", "_snapshots",
+        "_topic_partition", "first_unstable_offset", "map_end_offset", "producers",
+    )  # fmt: skip
 
     def __init__(
         self,

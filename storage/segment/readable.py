@@ -65,14 +65,8 @@ class ReadableSegment:
     """
 
     __slots__ = (
-        "_active",
-        "_distrusted",
-        "_file",
-        "_has_aborted",
-        "base_offset",
-        "end",
-        "files",
-    )
+        "_active", "_distrusted", "_file", "_has_aborted", "base_offset", "end", "files",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -53,15 +53,9 @@ class LogSegment(ReadableSegment):
     """
 
     __slots__ = (
-        "_first_config",
-        "_is_torn",
-        "_jitter_ms",
-        "_names_unsynced",
-        "_preallocated",
-        "_sealed",
-        "_unsynced",
-        "config",
-    )
+        "_first_config", "_is_torn", "_jitter_ms", "_names_unsynced", "_preallocated", "_sealed",
+        "_unsynced", "config",
+    )  # fmt: skip
 
     def __init__(
         self,

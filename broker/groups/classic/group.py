@@ -107,26 +107,11 @@ class ClassicGroup:
     """
 
     __slots__ = (
-        "_delay_ms",
-        "_is_initial",
-        "_join_timer",
-        "_member_was_added",
-        "_remaining_ms",
-        "_services",
-        "_subscribed_topics",
-        "_sync_timer",
-        "_unsynced",
-        "generation",
-        "group_id",
-        "members",
-        "partition",
-        "pending",
-        "previous_state",
-        "protocol_name",
-        "protocol_type",
-        "state",
-        "state_timestamp",
-    )
+        "_delay_ms", "_is_initial", "_join_timer", "_member_was_added", "_remaining_ms",
+        "_services", "_subscribed_topics", "_sync_timer", "_unsynced", "generation", "group_id",
+        "members", "partition", "pending", "previous_state", "protocol_name", "protocol_type",
+        "state", "state_timestamp",
+    )  # fmt: skip
 
     type = "classic"
 

@@ -30,22 +30,10 @@ class Member:
     """
 
     __slots__ = (
-        "_on_silence",
-        "assignment",
-        "client_host",
-        "client_id",
-        "instance_id",
-        "is_new",
-        "join_reply",
-        "member_id",
-        "protocol_type",
-        "protocols",
-        "rebalance_timeout_ms",
-        "session_timeout_ms",
-        "sync_reply",
-        "timer",
-        "user",
-    )
+        "_on_silence", "assignment", "client_host", "client_id", "instance_id", "is_new",
+        "join_reply", "member_id", "protocol_type", "protocols", "rebalance_timeout_ms",
+        "session_timeout_ms", "sync_reply", "timer", "user",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -54,25 +54,10 @@ class ConsumerGroup:
     """
 
     __slots__ = (
-        "epoch",
-        "group_id",
-        "has_legacy_metadata",
-        "members",
-        "metadata_hash",
-        "name_count",
-        "of_users",
-        "owners",
-        "partition",
-        "regexes",
-        "size",
-        "static_members",
-        "subscribers",
-        "target_epoch",
-        "target_timestamp_ms",
-        "targets",
-        "topics_matched",
-        "topics_seen",
-    )
+        "epoch", "group_id", "has_legacy_metadata", "members", "metadata_hash", "name_count",
+        "of_users", "owners", "partition", "regexes", "size", "static_members", "subscribers",
+        "target_epoch", "target_timestamp_ms", "targets", "topics_matched", "topics_seen",
+    )  # fmt: skip
 
     protocol_type: Final = PROTOCOL_TYPE
 

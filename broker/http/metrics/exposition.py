@@ -33,15 +33,9 @@ SLICE_SECONDS = 0.00025
 _CHECK_EVERY = 16
 # What prometheus_client imports, the slowest first, so that no step takes more than a few ms.
 _IMPORTS = (
-    "email.utils",
-    "ssl",
-    "html",
-    "http.client",
-    "http.server",
-    "urllib.request",
-    "wsgiref.simple_server",
-    "prometheus_client",
-)
+    "email.utils", "ssl", "html", "http.client", "http.server", "urllib.request",
+    "wsgiref.simple_server", "prometheus_client",
+)  # fmt: skip
 
 
 class Scrapes:

@@ -39,15 +39,8 @@ class TlsChannel(Transport):
     """
 
     __slots__ = (
-        "_is_due",
-        "_is_ended",
-        "_loop",
-        "_offered",
-        "_on_input",
-        "_outlet",
-        "_sending",
-        "_socket",
-    )
+        "_is_due", "_is_ended", "_loop", "_offered", "_on_input", "_outlet", "_sending", "_socket",
+    )  # fmt: skip
 
     def __init__(
         self,

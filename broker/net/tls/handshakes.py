@@ -183,21 +183,9 @@ class _Handshake:
     """One handshake. Only `step` runs on an io thread; the loop does not use the socket then."""
 
     __slots__ = (
-        "_deadline",
-        "_endpoint",
-        "_handshakes",
-        "_is_aligned",
-        "_is_stepping",
-        "_left",
-        "_loop",
-        "_name",
-        "_on_open",
-        "_peer",
-        "_sock",
-        "_tls",
-        "host",
-        "is_over",
-    )
+        "_deadline", "_endpoint", "_handshakes", "_is_aligned", "_is_stepping", "_left", "_loop",
+        "_name", "_on_open", "_peer", "_sock", "_tls", "host", "is_over",
+    )  # fmt: skip
 
     def __init__(
         self,
