@@ -8,8 +8,10 @@ batch whose own checksum is wrong; else ``siltstone verify`` must name a fault o
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import io
+import json
 import multiprocessing
 import os
 import sys
@@ -280,6 +282,39 @@ def _verify_names(files: dict[str, bytes]) -> bool:
     return code == 1 and "FAULT" in told.getvalue()
 
 
+def _plain(facts: Any) -> Any:
+    """Return facts as JSON has them: rows as lists, bytes as hexadecimal text."""
+    if isinstance(facts, bytes):
+        return facts.hex()
+    if facts is None or isinstance(facts, str | int | float):
+        return facts
+    return [_plain(each) for each in facts]
+
+
+def keep_folder(path: Path) -> None:
+    """Write the folder and its answers to a file, for the releases to come."""
+    _, files, ends, answers = make_home()
+    texts = {name: base64.b64encode(data).decode() for name, data in files.items()}
+    facts = {name: _plain(each) for name, each in answers.items()}
+    path.write_text(json.dumps({"ends": ends, "answers": facts, "files": texts}, indent=1) + "\n")
+
+
+def answers_of(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the answers of a broker on the folder of a file, and those of the one that wrote it.
+
+    Settings are left out: their defaults, and which there are, change with releases.
+    """
+    kept = json.loads(path.read_text())
+    world = World(7)
+    disk = Disk(world.before_call, world.now_ns, ROOT)
+    for name, text in kept["files"].items():
+        disk.replace(f"{ROOT}/{name}", base64.b64decode(text), 0o600)
+    seen, _ = _live(disk, lambda asking: dict(_observe(asking, kept["ends"])), ends="kill")
+    return {
+        name: _plain(facts) for name, facts in seen.items() if not name.startswith("settings")
+    }, {name: facts for name, facts in kept["answers"].items() if not name.startswith("settings")}
+
+
 def places(every: int) -> list[tuple[str, int, str]]:
     """Return each damage to each byte, or to one byte of so many."""
     _, files, _, _ = make_home()
@@ -293,9 +328,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m tests.simulator.every_byte", description=__doc__
     )
     parser.add_argument("--every", type=int, default=1, help="take one byte of so many (1)")
+    parser.add_argument("--keep", type=Path, help="write the folder and its answers to a file")
+    parser.add_argument("--kept", type=Path, help="start on the folder of such a file")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)
     begin()
+    if options.keep:
+        keep_folder(options.keep)
+        return 0
+    if options.kept:
+        print(json.dumps(answers_of(options.kept)))
+        return 0
     wanted = places(options.every)
     _, files, _, _ = make_home()
     found: Counter[str] = Counter()

@@ -185,13 +185,13 @@ class Disk:
         for _, file in found.files():
             file.forgiven = True
 
-    def replace(self, path: str, content: bytes) -> None:
+    def replace(self, path: str, content: bytes, mode: int = 0o644) -> None:
         """Give a file other bytes, as if it had always had them; a missing one is made."""
         self._make_folders(path.rpartition("/")[0])
         folder, name = self._place(path)
         node = folder.names.get(name)
         if not isinstance(node, File):
-            node = folder.names[name] = folder.durable[name] = self._new(File, 0o644)
+            node = folder.names[name] = folder.durable[name] = self._new(File, mode)
             node.links = 1
         node.data, node.durable = bytearray(content), bytearray(content)
         node.pending, node.doubtful = [], []
