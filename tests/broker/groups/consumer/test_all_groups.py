@@ -23,14 +23,12 @@ from siltstone.protocol.coordinator.group_errors import (
     GroupIdNotFound,
     IllegalGeneration,
     RebalanceInProgress,
-    StaleMemberEpoch,
     UnknownMemberId,
 )
 from siltstone.protocol.errors import (
     CoordinatorNotAvailable,
     ErrorCode,
     KafkaError,
-    UnsupportedVersion,
 )
 from tests.support.consumer_groups import count, subscription, with_user_data
 from tests.support.services import ServicesOnDisk
@@ -253,46 +251,6 @@ async def test_a_heartbeat_that_cannot_be_written_changes_nothing(
     assert (machine.epoch, machine.members, machine.targets) == before
     broker.advance(1)
     assert broker.group.is_empty
-
-
-async def test_who_may_commit(broker: Broker) -> None:
-    """Members of this epoch or, for what they had by then, of an older one; nobody else."""
-    broker.join("m")
-    broker.join("n")
-    broker.beat("m", 2)
-    broker.beat("m", 2, owned={broker.topic: frozenset({0, 1})})
-    group = broker.group
-    assert broker.partitions_of("m") == {0, 1}
-
-    group.check_commit("m", None, 3, 9)
-    group.check_commit("m", None, 2, 9)
-    check = group.find_partition_check("m", 2)
-    check(broker.topic, 0)
-    refusals: list[tuple[type[KafkaError], tuple[Any, ...]]] = [
-        (StaleMemberEpoch, ("m", None, 4, 9)),
-        (UnsupportedVersion, ("m", None, 3, 8)),
-        (UnknownMemberId, ("x", None, 2, 9)),
-        (UnknownMemberId, ("", None, -1, 9)),
-    ]
-    for refusal, asked in refusals:
-        with pytest.raises(refusal):
-            group.check_commit(*asked)
-    with pytest.raises(StaleMemberEpoch):
-        check(broker.topic, 3)
-    assert group.find_partition_check("m", 3) is None
-    group.check_commit("", None, -1, None)
-
-
-async def test_who_may_ask_for_offsets(broker: Broker) -> None:
-    """Members of this epoch, and a client that does not say that it is a member."""
-    broker.join("m")
-
-    broker.group.check_fetch(None, -1)
-    broker.group.check_fetch("m", 2)
-    with pytest.raises(StaleMemberEpoch):
-        broker.group.check_fetch("m", 1)
-    with pytest.raises(UnknownMemberId):
-        broker.group.check_fetch("x", 2)
 
 
 async def test_anybody_may_commit_to_an_empty_group(broker: Broker) -> None:
