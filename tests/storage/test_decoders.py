@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage import files
@@ -20,8 +19,6 @@ from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
-from siltstone.storage.dump import any_file as dump
-from siltstone.storage.dump.log_file import Wanted
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers import transaction_index
@@ -29,12 +26,7 @@ from siltstone.storage.producers.entry import AppendedBatch
 from siltstone.storage.producers.markers import read_marker
 from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.producers.transaction_index import AbortedTransaction
-from siltstone.storage.segment import batch_walk
-from siltstone.storage.segment.open_file import OpenFiles
-from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.topic_partition import TopicPartition, parse_folder
-from tests.support.batches import make_batch
-from tests.support.segments import append_next, load_segment, make_segment
 
 TOPIC_ID = uuid.UUID(int=0x1234)
 ORDERS = TopicPartition("orders", 3)
@@ -176,64 +168,3 @@ def test_bytes(what: str, data: st.DataObject) -> None:
 
     with suppress(refusal):
         read(data.draw(damaged(good)))
-
-
-@pytest.fixture(scope="module")
-def segment_files(folder: Path) -> dict[str, bytes]:
-    """The files of a closed segment of thirty batches."""
-    place = folder / "written"
-    place.mkdir()
-    segment = make_segment(place, TopicConfig(index_interval_bytes=100))
-    append_next(segment, [make_batch(3, timestamp=1000 + number) for number in range(30)])
-    segment.close()
-    return {
-        kind: segment.files.path(kind).read_bytes() for kind in (".log", ".index", ".timeindex")
-    }
-
-
-def _checked(log: bytes) -> list[bytes]:
-    """Return the batches without their offsets and leader epochs, which no CRC covers."""
-    batches = []
-    position = 0
-    while position < len(log):
-        end = position + 12 + int.from_bytes(log[position + 8 : position + 12], "big")
-        batches.append(log[position + 16 : end])
-        position = end
-    return batches
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_damaged_segment(
-    folder: Path, segment_files: dict[str, bytes], data: st.DataObject
-) -> None:
-    """Lookups, walks, dumps and recovery end, with a result or as damage, whatever is in the files.
-
-    After recovery every batch is one that was written, as far as its CRC tells.
-    """
-    place = folder / "damaged"
-    place.mkdir(exist_ok=True)
-    kind = data.draw(st.sampled_from(sorted(segment_files)))
-    for each, content in segment_files.items():
-        put = data.draw(damaged(content)) if each == kind else content
-        (place / files.segment_file_name(0, each)).write_bytes(put)
-    offset = data.draw(st.integers(0, 100))
-    segment = open_segment(place, 0, OpenFiles())
-    for read in (
-        lambda: segment.locate(offset),
-        segment.next_offset,
-        lambda: segment.find_timestamp(1000 + offset, 0),
-        lambda: segment.cut(0, 500, segment.size, at_least_one=True),
-        lambda: list(batch_walk.iterate_batches(segment.file().fileno(), 0, segment.size)),
-    ):
-        with suppress(CorruptMessage, InvalidRecord):
-            read()
-    for each in segment_files:
-        list(dump.dump_file(place / files.segment_file_name(0, each), Wanted(deep=True)))
-    recovered = load_segment(place)
-    recovered.recover()
-
-    kept = recovered.log_path.read_bytes()
-    written = _checked(segment_files[".log"])
-    assert _checked(kept) == written[: len(_checked(kept))]
-    assert recovered.find_damage() is None

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.storage.producers.producer_entry import ProducerEntry
 from siltstone.storage.segment.end import SegmentEnd
 from tests.support.append_history import History
 from tests.support.batches import make_batch
@@ -27,30 +26,6 @@ def test_the_short_way_leaves_what_the_general_one_leaves(tmp_path: Path, seed: 
     assert general.taken == 0
     assert short.taken > 50 or "LogAppendTime" in said
     assert any(".txnindex" in line for line in said)
-
-
-def test_a_producer_counts_on_through_the_end_of_its_sequences() -> None:
-    """After 2147483647 comes 0."""
-    entry = ProducerEntry(3)
-    entry.next_sequence = (1 << 31) - 2
-
-    entry.note((1 << 31) - 2, 3, 100, 5)
-
-    assert entry.last_batch == ((1 << 31) - 2, 1, 100, 103, 5)
-    assert entry.is_followed_by(3, 2)
-    assert not entry.is_followed_by(3, 1)
-    assert not entry.is_followed_by(4, 2)
-
-
-def test_only_so_many_batches_are_remembered() -> None:
-    """Five, which is what a client has in flight."""
-    entry = ProducerEntry(0)
-    for sequence in range(7):
-        entry.note(sequence, 0, sequence, 1)
-
-    assert [batch.first_sequence for batch in entry.batches] == [2, 3, 4, 5, 6]
-    assert entry.find_duplicate(1, 1) is None
-    assert entry.find_duplicate(2, 2) == entry.batches[0]
 
 
 def test_a_batch_of_another_size_than_it_says_is_not_written(tmp_path: Path) -> None:

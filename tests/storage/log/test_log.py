@@ -53,17 +53,6 @@ def test_append_time_is_passed_on(tmp_path: Path) -> None:
     assert result.log_append_time_ms == 77
 
 
-def test_a_batch_that_fits_exactly_stays(tmp_path: Path) -> None:
-    """segment.bytes may be reached, and one byte more rolls."""
-    folder = LogFolder(tmp_path, TopicConfig(segment_bytes=2 * BATCH_BYTES))
-
-    for _ in range(3):
-        folder.append()
-
-    assert [segment.base_offset for segment in folder.log.segments] == [0, 2]
-    assert folder.log.segments[0].size == 2 * BATCH_BYTES
-
-
 @pytest.mark.parametrize(
     ("later_ms", "segments"), [(100, 1), (101, 2), (-5_000, 1)], ids=["equal", "more", "older"]
 )

@@ -299,20 +299,6 @@ def test_an_index_is_searched_by_either_column() -> None:
         assert lookup.count_up_to(times, 12, key, 8, 0) == count
 
 
-def test_slice_outlives_the_segment(tmp_path: Path) -> None:
-    """Bytes on their way out stay readable after the files are gone."""
-    segment = build(tmp_path, (0, "at rest"), gappy())
-    whole = segment.read(0, segment.size)
-    part = segment.slice(10, 50)
-
-    segment.delete()
-
-    assert len(part) == 40
-    with open(part.file.fileno(), "rb", closefd=False) as file:
-        file.seek(part.position)
-        assert file.read(len(part)) == whole[10:50]
-
-
 def test_reader_follows_renamed_files(tmp_path: Path) -> None:
     """A segment that is being renamed is found under the old or the new name."""
     segment = build(tmp_path, (0, "at rest"), gappy())

@@ -5,8 +5,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.build import ABORT, build_marker
@@ -99,50 +97,6 @@ def test_lost_memory_of_an_active_segment(tmp_path: Path) -> None:
     assert cut == 0
     assert reopened.max_timestamp == 101
     assert reopened.next_offset() == 300
-
-
-def test_every_prefix_recovers_to_a_prefix(tmp_path: Path) -> None:
-    """Cut anywhere, the batches that are whole stay, and nothing else."""
-    segment = fill(tmp_path)
-    log = segment.log_path
-    data = log.read_bytes()
-    ends = boundaries(segment)
-
-    for size in range(0, len(data), 13):
-        log.write_bytes(data[:size])
-        reopened = load_segment(tmp_path, CONFIG)
-        cut = reopened.recover()
-        kept = max(end for end in ends if end <= size)
-        assert cut == size - kept
-        assert log.read_bytes() == data[:kept]
-        assert reopened.find_damage() is None
-
-
-@given(st.data())
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-def test_every_flipped_byte_recovers_to_a_prefix(tmp_path: Path, data: st.DataObject) -> None:
-    """Whatever byte is damaged, what is before its batch stays; the indexes fit what is left."""
-    segment = fill(tmp_path)
-    log = segment.log_path
-    whole = log.read_bytes()
-    at = data.draw(st.integers(0, len(whole) - 1))
-    ends = boundaries(segment)
-    damaged = bytearray(whole)
-    damaged[at] ^= data.draw(st.integers(1, 255))
-    log.write_bytes(damaged)
-
-    reopened = load_segment(tmp_path, CONFIG)
-    reopened.recover()
-
-    assert reopened.size in ends
-    assert log.read_bytes() == bytes(damaged[: reopened.size])
-    unharmed = max(end for end in ends if end <= at)
-    assert reopened.size >= unharmed
-    if reopened.size > unharmed:  # outside of the CRC: base offset, leader epoch
-        assert at - unharmed < 16
-    assert reopened.find_damage() is None
 
 
 @pytest.mark.parametrize("junk", [bytes(5000), b"\xff" * 100, b"x" * 61])
