@@ -12,18 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from siltstone.broker.http.metrics import coordinator_metrics, disks
 from siltstone.broker.http.metrics.cleaner_metrics import CLEANER_METRICS
-from siltstone.broker.http.metrics.coordinator_metrics import (
-    GROUP_METRICS,
-    LAG_METRICS,
-    TRANSACTION_METRICS,
-)
-from siltstone.broker.http.metrics.disks import (
-    DISK_METRICS,
-    MOVE_METRICS,
-    PIN_METRICS,
-    SCRUB_METRICS,
-)
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES, by_listener, request_errors
 from siltstone.broker.http.metrics.metric import (
     PARTITION,
@@ -40,12 +30,7 @@ from siltstone.broker.http.metrics.metric import (
 )
 from siltstone.broker.http.metrics.quotas import QUOTA_METRICS
 from siltstone.broker.process import stats as process_stats
-from siltstone.storage.appending.refused_batches import (
-    INVALID_MAGIC_NUMBER,
-    INVALID_MESSAGE_CRC,
-    INVALID_OFFSET_OR_SEQUENCE,
-    NO_KEY_COMPACTED_TOPIC,
-)
+from siltstone.storage.appending import refused_batches
 
 if TYPE_CHECKING:
     from siltstone.broker.net.tls.endpoints import Endpoints
@@ -92,16 +77,16 @@ METRICS = (
            f"`end.batches_in` of the {_LOG}", sum_of("batches_in")),
     Metric("counter", f"{_BROKER_TOPICS}_nokeycompactedtopicrecords", (),
            "Records refused because they have no key and their topic is compacted.",
-           _REFUSED, _invalid_records(NO_KEY_COMPACTED_TOPIC)),
+           _REFUSED, _invalid_records(refused_batches.NO_KEY_COMPACTED_TOPIC)),
     Metric("counter", f"{_BROKER_TOPICS}_invalidmagicnumberrecords", (),
            "Batches refused because they are of an old format.",
-           _REFUSED, _invalid_records(INVALID_MAGIC_NUMBER)),
+           _REFUSED, _invalid_records(refused_batches.INVALID_MAGIC_NUMBER)),
     Metric("counter", f"{_BROKER_TOPICS}_invalidmessagecrcrecords", (),
            "Batches refused because their checksum is wrong.",
-           _REFUSED, _invalid_records(INVALID_MESSAGE_CRC)),
+           _REFUSED, _invalid_records(refused_batches.INVALID_MESSAGE_CRC)),
     Metric("counter", f"{_BROKER_TOPICS}_invalidoffsetorsequencerecords", (),
            "Batches refused for their offsets, or because a producer's sequence is missing.",
-           _REFUSED, _invalid_records(INVALID_OFFSET_OR_SEQUENCE)),
+           _REFUSED, _invalid_records(refused_batches.INVALID_OFFSET_OR_SEQUENCE)),
     Metric("gauge", "kafka_log_log_size", PARTITION,
            "Bytes of the partition's segment files.",
            f"`size` of the {_LOG}", per_partition(lambda scan: scan.sizes)),
@@ -214,8 +199,8 @@ METRICS = (
            "When the broker started, in seconds since the epoch.",
            "the clock at start", single(lambda sources: sources.started)),
     *CLEANER_METRICS,
-    *PIN_METRICS,
-    *SCRUB_METRICS,
+    *disks.PIN_METRICS,
+    *disks.SCRUB_METRICS,
     Metric("gauge", "siltstone_certificate_expiry_timestamp_seconds", ("listener",),
            "When the certificate that clients of a listener are shown expires, in Unix time.",
            "`Endpoints`", _of_certificates(each_of(_expiries))),
@@ -223,11 +208,11 @@ METRICS = (
            "Handshakes of TLS since the start, by how they ended.",
            "`Handshakes` of each listener", _of_certificates(_handshakes)),
     *QUOTA_METRICS,
-    *MOVE_METRICS,
-    *DISK_METRICS,
-    *GROUP_METRICS,
-    *LAG_METRICS,
-    *TRANSACTION_METRICS,
+    *disks.MOVE_METRICS,
+    *disks.DISK_METRICS,
+    *coordinator_metrics.GROUP_METRICS,
+    *coordinator_metrics.LAG_METRICS,
+    *coordinator_metrics.TRANSACTION_METRICS,
     *KAFKA_NAMES,
     Metric("gauge", "siltstone_telemetry_clients", (),
            "Clients that pushed metrics of themselves lately; they stand at the end of the page.",
