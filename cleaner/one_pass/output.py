@@ -14,7 +14,6 @@ from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.protocol.core import SegmentScan, crc32c, find_end
 from siltstone.protocol.core.constants import FAULTS
 from siltstone.storage import files
-from siltstone.storage.directory.write_back import start_write_back
 from siltstone.storage.files import disk
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import IndexRow
@@ -192,5 +191,5 @@ class SegmentOutput(CountedOutput):
         )
         self._unwritten += len(run)
         if self._unwritten >= WRITE_BACK_BYTES:
-            start_write_back(segment.file(), segment.size - self._unwritten, self._unwritten)
+            files.start_write_back(segment.file(), segment.size - self._unwritten, self._unwritten)
             self._unwritten = 0

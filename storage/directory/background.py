@@ -10,8 +10,7 @@ from collections.abc import Callable
 
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.parts import HasFileno
-from siltstone.storage import threads
-from siltstone.storage.directory.write_back import start_write_back
+from siltstone.storage import files, threads
 
 _logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class Background:
 
     def write_back(self, file: HasFileno, position: int, size: int) -> None:
         """Queue the start of write-back of a range; it does not wait for the disk."""
-        self._queue.put(("write back", lambda: start_write_back(file, position, size)))
+        self._queue.put(("write back", lambda: files.start_write_back(file, position, size)))
 
     def drain(self) -> None:
         """Wait until all that was submitted before this call is done. Blocks."""

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from siltstone.protocol.parts import HasFileno
 from siltstone.storage.files import disk
 from siltstone.storage.randomness import random_bytes
 
@@ -67,6 +68,7 @@ _SMALL = 1 << 12
 _CHUNK = 1 << 20
 _WHOLE_BYTES = 1 << 28
 _ROOM_CHUNK = 1 << 16
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 class FsyncFailed(OSError):  # noqa: N818  # what happened, in two words
@@ -412,6 +414,19 @@ def fsync_directory(path: Path) -> None:
         fsync(fd)
     finally:
         disk.close(fd)
+
+
+def start_write_back(file: HasFileno, position: int, size: int) -> bool:
+    """Ask the kernel to begin writing a range; true if it took the hint.
+
+    Dirty pages are written early, so that the kernel never has to throttle an append. It is only a
+    hint and makes nothing durable: it writes no metadata and waits for nothing.
+    """
+    try:
+        disk.sync_file_range(file.fileno(), position, size, _SYNC_FILE_RANGE_WRITE)
+    except OSError:  # the file was deleted and cannot be opened: nothing is left to write
+        return False
+    return True
 
 
 def rename(old: Path, new: Path) -> None:

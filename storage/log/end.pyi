@@ -5,10 +5,9 @@ from siltstone.config.topic import TopicConfig
 from siltstone.storage.appending.batch import PlainRules, ValidatedBatch
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.log_directory import LogDirectory
-from siltstone.storage.log.log import Log
+from siltstone.storage.log.log import Log, Watcher
 from siltstone.storage.log.recovery import LoadedPartition
 from siltstone.storage.log.view import LogView
-from siltstone.storage.log.watcher import Watcher
 from siltstone.storage.log_lock import LogLock
 from siltstone.storage.producers.checks import Origin
 from siltstone.storage.producers.state import ProducerStateManager

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol import errors
@@ -32,7 +33,6 @@ from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.log.view import LogView, base_offset_of, find_index
-from siltstone.storage.log.watcher import Watcher
 from siltstone.storage.producers.checks import Origin
 from siltstone.storage.producers.entry import AppendedBatch, ProducerCount
 from siltstone.storage.producers.markers import read_marker
@@ -44,6 +44,19 @@ _logger = logging.getLogger(__name__)
 
 HIGH_WATERMARK = -1
 """The offset by which DeleteRecords means the high watermark."""
+
+
+class Watcher(Protocol):
+    """A member of ``Log.watchers``, until it removes itself (loop only).
+
+    The broker's are in `broker.fetching.watching`.
+    """
+
+    def log_changed(self) -> None:
+        """Note that the log has more records, or another start or last stable offset."""
+
+    def log_gone(self) -> None:
+        """Note that the log, or records that the watcher has not read yet, were deleted."""
 
 
 class Log(LogParts):

@@ -29,8 +29,7 @@ from tests.support.line import others_first
 if TYPE_CHECKING:
     from siltstone.broker.fetching.sessions import Fetched
     from siltstone.protocol.names import TopicKey
-    from siltstone.storage.log.log import Log
-    from siltstone.storage.log.watcher import Watcher
+    from siltstone.storage.log.log import Log, Watcher
 
 
 class WatchedLog:

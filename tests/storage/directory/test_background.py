@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from siltstone.protocol.errors import KafkaStorageError
+from siltstone.storage import files
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions
-from siltstone.storage.directory.write_back import start_write_back
 from siltstone.storage.segment.open_file import SegmentFile
 from tests.support.clock import FakeClock
 
@@ -122,4 +122,4 @@ def test_write_back_takes_an_open_file(disk_path: Path) -> None:
     path = disk_path / "file"
     path.write_bytes(b"x" * 8192)
 
-    assert start_write_back(SegmentFile(os.open(path, os.O_RDWR)), 0, 8192) in {True, False}
+    assert files.start_write_back(SegmentFile(os.open(path, os.O_RDWR)), 0, 8192) in {True, False}

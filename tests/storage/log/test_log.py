@@ -210,7 +210,7 @@ def test_write_back_starts_after_enough_bytes(
     folder = LogFolder(tmp_path, appends=appends)
     ranges: list[tuple[int, int]] = []
     monkeypatch.setattr(
-        "siltstone.storage.directory.background.start_write_back",
+        "siltstone.storage.files.start_write_back",
         lambda _, position, size: ranges.append((position, size)),
     )
 
