@@ -297,6 +297,10 @@ class Broker:
         await self._cleaning.start()
         await self._scrub.start()
         await self._open_probe()
+        self._start_tasks()
+        self._try_advertised()
+
+    def _start_tasks(self) -> None:
         self._tasks.start(self._loop_watch.run(), "event loop watch")
         self._tasks.start(self._housekeeping.run(), "housekeeping")
         self._tasks.start(self._pins.run(), "pins")
@@ -308,7 +312,6 @@ class Broker:
         origin = self._settings.layers.origin
         if origin is not None and origin.path is not None:
             self._tasks.start(self._watch_file(origin.path), "settings file")
-        self._try_advertised()
 
     async def wait_until_ready(self) -> None:
         """Return when the probe's record has made its round trip; `start` makes the first try."""
