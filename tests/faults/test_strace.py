@@ -7,15 +7,13 @@ Injection by strace needs the right to trace, which a container may lack: CI giv
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker import SiltstoneProcess
-from tests.support.strace import injected, strace_counts
+from tests.support.strace import injected
 from tests.support.traffic import STORAGE_ERROR, Traffic
-from tests.support.waiting import give_turns_until
 
 pytestmark = pytest.mark.slow
 
@@ -34,24 +32,6 @@ def broker(siltstone: SiltstoneProcess) -> Iterator[SiltstoneProcess]:
 def log_file(broker: SiltstoneProcess, topic: str) -> Path:
     """Return the file that a topic's batches go to."""
     return broker.folder / f"{topic}-0" / f"{0:020d}.log"
-
-
-async def test_write_without_room(
-    broker: SiltstoneProcess, tmp_path: Path, connect: Connect
-) -> None:
-    """ENOSPC from the kernel: refused, read on, and taken again when it is over."""
-    traffic = await connect(broker, "orders")
-    await traffic.create()
-    assert await traffic.produce(b"a") == 0
-    trace = tmp_path / "trace"
-    with injected(broker.daemon.pid, trace, "pwrite64", "error=ENOSPC", log_file(broker, "orders")):
-        assert await traffic.produce(b"b") == STORAGE_ERROR
-        assert await traffic.values() == [b"a"]
-    await give_turns_until(partial(traffic.takes, b"c"), "a broker that takes a record")
-
-    assert strace_counts(trace) >= 1
-    assert await traffic.values() == [b"a", b"c"]
-    assert broker.stop() == 0
 
 
 @pytest.mark.parametrize("call", ["pwrite64", "fsync"])

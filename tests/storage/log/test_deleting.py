@@ -176,20 +176,6 @@ def test_delete_records_everything(folder: LogFolder) -> None:
     assert folder.append().base_offset == 5
 
 
-@pytest.mark.parametrize("offset", [-2, 6])
-def test_delete_records_out_of_range(folder: LogFolder, offset: int) -> None:
-    """Below zero or above the high watermark there is nothing to delete."""
-    with pytest.raises(OffsetOutOfRange):
-        folder.log.delete_records(offset)
-
-
-def test_delete_records_never_goes_back(folder: LogFolder) -> None:
-    """A lower offset than before changes nothing."""
-    folder.log.delete_records(3)
-
-    assert folder.log.delete_records(1) == 3
-
-
 def test_delete_records_needs_the_policy(folder: LogFolder) -> None:
     """A topic that is only compacted refuses."""
     folder.log.reconfigure(TopicConfig(cleanup_policy=("compact",)))

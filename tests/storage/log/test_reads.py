@@ -238,16 +238,6 @@ def test_find_by_time(times: LogFolder, seconds: int, offset: int | None, at: in
         assert found.leader_epoch == 0
 
 
-def test_find_by_time_after_delete_records(times: LogFolder) -> None:
-    """Records below the log start offset are not found, whatever their time."""
-    times.log.delete_records(3)
-
-    found = times.log.find_offset_by_timestamp(TIMESTAMP, 10)
-
-    assert found is not None
-    assert found.offset == 3
-
-
 def test_find_by_time_stays_below_the_bound(times: LogFolder) -> None:
     """A record at or above the bound of the isolation level is not found."""
     assert times.log.find_offset_by_timestamp(TIMESTAMP + 31, 3) is None
