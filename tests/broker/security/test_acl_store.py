@@ -1,6 +1,5 @@
 """The file of the ACLs: whole, private, and nothing lost when something is removed."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from siltstone.broker.security.acl import (
 from siltstone.broker.security.acl_store import FILE_NAME, AclWriter, load_acls
 from siltstone.broker.security.authorizer import Authorizer
 from siltstone.broker.security.private_file import PrivateFileError
-from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
 from tests.support.waiting import begin_and_go
 
@@ -58,28 +56,6 @@ async def test_the_last_rule_of_one_resource_takes_no_other(tmp_path: Path, io: 
 
     assert load_acls(tmp_path) == [prefixed]
     assert authorizer.allows("User:bob", "h", Operation.READ, ResourceType.TOPIC, "orders")
-
-
-async def test_nothing_is_in_force_that_is_not_on_the_disk(tmp_path: Path, io: IoThreads) -> None:
-    """A disk that does not take a change leaves the rules as they were, and the client is told."""
-    authorizer = Authorizer([READ])
-    writer = AclWriter(tmp_path / "nowhere", authorizer, io)
-
-    with pytest.raises(KafkaStorageError, match="cannot be written"):
-        await writer.add([WRITE])
-    with pytest.raises(KafkaStorageError, match="cannot be written"):
-        await writer.remove([AclFilter()])
-    assert list(authorizer) == [READ]
-
-
-async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads) -> None:
-    """Of those that come together none is lost."""
-    authorizer = Authorizer()
-    writer = AclWriter(tmp_path, authorizer, io)
-    many = [rule(Operation.READ, ResourceType.TOPIC, f"t{number}") for number in range(20)]
-    await asyncio.gather(*(writer.add([each]) for each in many))
-
-    assert load_acls(tmp_path) == list(authorizer) == many
 
 
 async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoThreads) -> None:

@@ -1,5 +1,6 @@
-"""The files of users, ACLs and quotas on a disk that fails."""
+"""The files of users, ACLs and quotas: changes side by side, cut short, and on a failing disk."""
 
+import asyncio
 from collections.abc import Collection
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from siltstone.broker.security.users import UserStore, UserWriter
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
 from tests.support.faults import install
+from tests.support.waiting import begin_and_go
 
 VERIFIER = make_verifier(PLAIN_HASH, "secret")
 
@@ -26,11 +28,16 @@ class Users:
 
     def __init__(self, folder: Path, io: IoThreads) -> None:
         self._folder = folder
-        self._writer = UserWriter(UserStore(folder), io)
+        self._store = UserStore(folder)
+        self.writer = UserWriter(self._store, io)
 
     async def add(self, name: str) -> None:
         """Add a user."""
-        await self._writer.change(lambda draft: draft.update({name: {PLAIN: VERIFIER}}))
+        await self.writer.change(lambda draft: draft.update({name: {PLAIN: VERIFIER}}))
+
+    def in_force(self) -> Collection[str]:
+        """Return which users may log in."""
+        return list(self._store.credentials)
 
     def found(self) -> Collection[str]:
         """Return which users a start finds."""
@@ -44,11 +51,16 @@ class Acls:
 
     def __init__(self, folder: Path, io: IoThreads) -> None:
         self._folder = folder
-        self._writer = AclWriter(folder, Authorizer(), io)
+        self._authorizer = Authorizer()
+        self.writer = AclWriter(folder, self._authorizer, io)
 
     async def add(self, name: str) -> None:
         """Add a rule."""
-        await self._writer.add([rule(Operation.READ, ResourceType.TOPIC, name)])
+        await self.writer.add([rule(Operation.READ, ResourceType.TOPIC, name)])
+
+    def in_force(self) -> Collection[str]:
+        """Return of which topics there are rules."""
+        return [each.pattern.name for each in self._authorizer]
 
     def found(self) -> Collection[str]:
         """Return of which topics a start finds rules."""
@@ -60,26 +72,59 @@ class QuotasOfUsers:
 
     def __init__(self, folder: Path, io: IoThreads) -> None:
         self._folder = folder
-        self._writer = QuotaWriter(folder, Quotas(), io)
+        self._quotas = Quotas()
+        self.writer = QuotaWriter(folder, self._quotas, io)
 
     async def add(self, name: str) -> None:
         """Add a quota."""
         own = {"request_percentage": 1.0}
-        await self._writer.change(lambda draft: draft.update({(("user", name),): own}))
+        await self.writer.change(lambda draft: draft.update({(("user", name),): own}))
+
+    def in_force(self) -> Collection[str]:
+        """Return of which users there are quotas."""
+        return [name or "" for ((_, name),) in self._quotas.values]
 
     def found(self) -> Collection[str]:
         """Return of which users a start finds quotas."""
         return [name or "" for ((_, name),) in load_quotas(self._folder)]
 
 
-@pytest.mark.parametrize("kind", [Users, Acls, QuotasOfUsers])
+Kind = type[Users | Acls | QuotasOfUsers]
+KINDS = pytest.mark.parametrize("kind", [Users, Acls, QuotasOfUsers])
+
+
+@KINDS
+async def test_changes_side_by_side(tmp_path: Path, io: IoThreads, kind: Kind) -> None:
+    """None of those that come together is lost."""
+    kept = kind(tmp_path, io)
+    names = {f"{number:02}" for number in range(20)}
+    await asyncio.gather(*map(kept.add, names))
+
+    assert set(kept.found()) == set(kept.in_force()) == names
+
+
+@KINDS
+async def test_a_client_that_goes_leaves_no_half_change(
+    tmp_path: Path, io: IoThreads, kind: Kind
+) -> None:
+    """A change that has begun is on the disk and in force before the next one."""
+    kept = kind(tmp_path, io)
+    await begin_and_go(kept.add("a"))
+    await kept.add("b")
+    await begin_and_go(kept.add("c"))
+    await kept.writer.file.finish()
+
+    assert set(kept.found()) == set(kept.in_force()) == {"a", "b", "c"}
+
+
+@KINDS
 @pytest.mark.parametrize("before", [[], ["old"]])
 @pytest.mark.parametrize("failing", [0, 1])  # the fsync of the file, that of the folder
 async def test_a_start_finds_nothing_that_was_refused(
     tmp_path: Path,
     io: IoThreads,
     monkeypatch: pytest.MonkeyPatch,
-    kind: type[Users | Acls | QuotasOfUsers],
+    kind: Kind,
     before: list[str],
     failing: int,
 ) -> None:
@@ -92,6 +137,6 @@ async def test_a_start_finds_nothing_that_was_refused(
     with pytest.raises(KafkaStorageError, match="cannot be written"):
         await kept.add("new")
 
-    assert kept.found() == before
+    assert kept.found() == kept.in_force() == before
     for number, (call, _) in enumerate(disk.calls):
         assert call != "rename" or disk.calls[number - 1][0] == "fsync"

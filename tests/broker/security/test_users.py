@@ -14,7 +14,6 @@ from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.scram import SHA_256, make_verifier
 from siltstone.broker.security.users import FILE_NAME, Credentials, UserStore, UserWriter, remove
 from siltstone.protocol.errors import KafkaStorageError
-from tests.support.waiting import begin_and_go
 
 ALICE = make_verifier(SHA_256, "secret")
 BOB = make_verifier(PLAIN_HASH, "other")
@@ -193,20 +192,6 @@ async def test_changes_come_one_after_the_other(tmp_path: Path) -> None:
 
     assert store.credentials is before
     assert set(before) == {"user-0", "user-1"}
-
-
-async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path) -> None:
-    """A change that has begun is done before what comes next, which finds it."""
-    store = loaded(tmp_path)
-    io = IoThreads(2)
-    writer = UserWriter(store, io)
-    for user in "ab":
-        own: Credentials = {user: {PLAIN: BOB}}
-        await begin_and_go(writer.change(lambda draft, own=own: draft.update(own)))  # type: ignore[misc]
-    await writer.file.finish()
-    io.close()
-
-    assert set(store.credentials) == set(loaded(tmp_path).credentials) == {"a", "b"}
 
 
 def test_a_user_without_credentials_is_none() -> None:

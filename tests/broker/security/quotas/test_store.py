@@ -1,6 +1,5 @@
 """The file of the quotas: whole, private, and in force only when it is written."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,6 @@ from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.private_file import PrivateFileError
 from siltstone.broker.security.quotas.book import Quotas, Values
 from siltstone.broker.security.quotas.store import FILE_NAME, QuotaWriter, load_quotas
-from siltstone.protocol.errors import KafkaStorageError
-from tests.support.waiting import begin_and_go
 
 VALUES: Values = {
     (("user", 'ó"\n\ud800'), ("client-id", None)): {"producer_byte_rate": 1e6},
@@ -26,46 +23,6 @@ async def test_quotas_are_there_after_a_start(tmp_path: Path, io: IoThreads) -> 
 
     assert load_quotas(tmp_path) == quotas.values == VALUES
     assert (tmp_path / FILE_NAME).stat().st_mode & 0o777 == 0o600
-
-
-async def test_nothing_is_in_force_that_is_not_on_the_disk(tmp_path: Path, io: IoThreads) -> None:
-    """A disk that does not take a change leaves the quotas as they were."""
-    quotas = Quotas()
-    writer = QuotaWriter(tmp_path / "nowhere", quotas, io)
-
-    with pytest.raises(KafkaStorageError, match="cannot be written"):
-        await writer.change(lambda draft: draft.update(VALUES))
-    assert (quotas.values, quotas.version) == ({}, 0)
-
-
-async def test_changes_do_not_overtake_each_other(tmp_path: Path, io: IoThreads) -> None:
-    """Of those that come together none is lost."""
-    quotas = Quotas()
-    writer = QuotaWriter(tmp_path, quotas, io)
-
-    def setter(name: str) -> Values:
-        return {(("user", name),): {"request_percentage": 1.0}}
-
-    await asyncio.gather(
-        *(
-            writer.change(lambda draft, name=str(each): draft.update(setter(name)))  # type: ignore[misc]
-            for each in range(20)
-        )
-    )
-
-    assert len(load_quotas(tmp_path)) == 20
-    assert quotas.version == 20
-
-
-async def test_a_client_that_goes_leaves_no_half_change(tmp_path: Path, io: IoThreads) -> None:
-    """A change that has begun is done on the disk and in force, before what comes next."""
-    quotas = Quotas()
-    writer = QuotaWriter(tmp_path, quotas, io)
-    some: Values = {(("user", "a"),): {"request_percentage": 1.0}}
-    await begin_and_go(writer.change(lambda draft: draft.update(VALUES)))
-    await writer.change(lambda draft: draft.update(some))
-
-    assert load_quotas(tmp_path) == quotas.values == VALUES | some
 
 
 async def test_what_changes_nothing_is_not_written(tmp_path: Path, io: IoThreads) -> None:
