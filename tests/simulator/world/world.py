@@ -245,10 +245,11 @@ class World:
         return False
 
     def _pass_to(self, deadline: float | None) -> None:
-        """Let time pass up to what happens next: the loop itself waits, and no thread can run."""
+        """Let time pass up to what happens next: the loop itself waits, and no thread can run.
+
+        If nothing happens, a call of the disk hangs, or all wait for each other: the driver knows.
+        """
         times = [each for each in (deadline, self.next_time()) if each is not None]
-        if not times:
-            raise Stuck("the loop waits, and no thread can run")
-        self.now = max(self.now, min(times))
+        self.now = max(self.now, min(times, default=self.now + 1.0))
         self.happen()
         self.driver.switch()  # it may have waited long enough; else it lets the loop go on
