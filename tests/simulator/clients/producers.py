@@ -58,7 +58,7 @@ class Lane:
     def is_current(self) -> bool:
         """Tell whether the topic lives and is the one that the lane began with."""
         is_present = self.topic.presence is Presence.PRESENT
-        return is_present and self.log is self.topic.logs[self.partition]
+        return is_present and self.log in self.topic.logs
 
 
 class Producer:

@@ -466,6 +466,8 @@ class Records:
             exists = answer.error_code == 0
             if not exists and answer.error_code != _UNKNOWN_TOPIC:
                 raise Wrong(f"{topic.name} is told with error {answer.error_code}")
+            if exists and topic.is_doubtful:
+                topic.partitions = len(answer.partitions)  # the disk took some of the folders
             self._judge_presence(topic, answer.topic_id, exists=exists)
 
     def _judge_presence(self, topic: TopicModel, topic_id: bytes, *, exists: bool) -> None:

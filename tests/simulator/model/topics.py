@@ -63,7 +63,7 @@ class TopicModel:
         self.presence = Presence.PRESENT
         self.topic_id = topic_id
         before, self.logs = self.logs, [LogModel(self.settings) for _ in range(self.partitions)]
-        for old, new in zip(before, self.logs, strict=True):
+        for old, new in zip(before, self.logs, strict=False):
             repeats = {body: [sent] for body, sent in old.again.items()}
             new.perhaps = repeats | {body: list(sent) for body, sent in old.perhaps.items()}
             if old.may_start > old.start:
