@@ -19,6 +19,7 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DESCRIBE, GROUP, READ, TOPIC
 from siltstone.broker.services import RequestContext, Services
 from siltstone.protocol import errors
+from siltstone.protocol.coordinator.consumer_group_records import OwnedPartitions
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.java import client_host
 from siltstone.protocol.messages import NO_ID
@@ -64,21 +65,24 @@ async def handle(
         values = _read(context, request, owned)
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
+        if groups.journal.unflushed:  # see OffsetCommit: no rest comes before
+            await share.wait_for(groups.journal.flush())
     except KafkaError as error:
         return _refuse(error)
-    assignment = None
-    if result.assignment is not None:
-        assignment = Assignment(
-            [
-                ResponseTopicPartitions(topic_id.bytes, sorted(partitions))
-                for topic_id, partitions in result.assignment.items()
-            ]
-        )
     return ConsumerGroupHeartbeatResponse(
         member_id=result.member_id,
         member_epoch=result.member_epoch,
         heartbeat_interval_ms=result.heartbeat_interval_ms,
-        assignment=assignment,
+        assignment=None if result.assignment is None else _assignment(result.assignment),
+    )
+
+
+def _assignment(assigned: OwnedPartitions) -> Assignment:
+    return Assignment(
+        [
+            ResponseTopicPartitions(topic_id.bytes, sorted(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
     )
 
 

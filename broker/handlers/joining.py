@@ -17,6 +17,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.messages import (
     JoinRequest,
     JoinResult,
@@ -32,6 +33,7 @@ from siltstone.protocol.errors import GroupAuthorizationFailed, KafkaError, Unkn
 from siltstone.protocol.java import client_host
 from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from siltstone.storage.log.log import Log
 
 T = TypeVar("T")
 
@@ -41,26 +43,44 @@ class Parked(Generic[T]):
 
     The object is called with the answer once, before or after `wait` is called (loop only). If the
     connection of the waiting request is closed by then, the answer is dropped.
+
+    One record may answer several requests, and ``flush.messages`` of the journal may ask for an
+    fsync of it before. So each of them notes by itself which logs it has to wait for: ``due``.
     """
 
-    __slots__ = ("_future", "result")
+    __slots__ = ("_future", "_journal", "due", "result")
 
-    def __init__(self) -> None:
+    def __init__(self, journal: CoordinatorLog) -> None:
         self.result: T | None = None
+        self.due: dict[Log, None] = {}
+        self._journal = journal
         self._future: asyncio.Future[T] | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether the answer is known and waits for no fsync."""
+        return self.result is not None and not self.due
 
     def __call__(self, result: T) -> None:
         """Give the answer."""
         self.result = result
+        self.due = self._journal.unflushed.copy()
         if self._future is not None and not self._future.done():
             self._future.set_result(result)
 
     async def wait(self) -> T:
-        """Wait for the answer, and return it."""
-        if self.result is not None:
-            return self.result
-        self._future = asyncio.get_running_loop().create_future()
-        return await self._future
+        """Wait for the answer and its fsync, and return the answer.
+
+        Raises:
+            NotCoordinator: What it tells may not be on the disk.
+        """
+        result = self.result
+        if result is None:
+            self._future = asyncio.get_running_loop().create_future()
+            result = await self._future
+        if self.due:
+            await self._journal.flush(self.due)
+        return result
 
 
 _FIRST_THAT_KNOWS_ITS_ID = 4
@@ -74,18 +94,22 @@ def join(
 ) -> JoinGroupResponse | Coroutine[Any, Any, JoinGroupResponse]:
     """Add a member to its group; answer when all members have joined."""
     parked = _begin_join(context, request)
-    if parked.result is not None:
+    if parked.result is not None and parked.is_ready:
         return _joined(context, parked.result)
     return _join_later(context, parked)
 
 
 async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> JoinGroupResponse:
-    return _joined(context, await parked.wait())
+    try:
+        result = await parked.wait()
+    except KafkaError as error:
+        result = JoinResult(error.code, "")
+    return _joined(context, result)
 
 
 def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
     coordinator = context.services.groups()
-    parked: Parked[JoinResult] = Parked()
+    parked: Parked[JoinResult] = Parked(coordinator.journal)
     if not context.may(READ, GROUP, request.group_id):
         parked(JoinResult(GroupAuthorizationFailed.code, ""))
         return parked
@@ -146,13 +170,14 @@ def sync(
     context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     """Store the leader's assignments; answer a member with its own once they have come."""
-    parked: Parked[SyncResult] = Parked()
+    coordinator = context.services.groups()
+    parked: Parked[SyncResult] = Parked(coordinator.journal)
     try:
         _check(context, request)
-        _begin_sync(context.services.groups(), request, parked)
+        _begin_sync(coordinator, request, parked)
     except KafkaError as error:
         parked(SyncResult(error.code))
-    if parked.result is not None:
+    if parked.result is not None and parked.is_ready:
         return SyncGroupResponse(0, *parked.result)
     return _sync_later(parked)
 
@@ -183,4 +208,8 @@ def _begin_sync(
 
 
 async def _sync_later(parked: Parked[SyncResult]) -> SyncGroupResponse:
-    return SyncGroupResponse(0, *await parked.wait())
+    try:
+        result = await parked.wait()
+    except KafkaError as error:
+        result = SyncResult(error.code)
+    return SyncGroupResponse(0, *result)

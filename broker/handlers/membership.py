@@ -45,6 +45,7 @@ async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
     if context.version < _FIRST_WITH_MEMBERS:
         leaving = [MemberIdentity(request.member_id)]
     share = LoopShare()
+    journal = context.services.groups().journal
     left: list[MemberResponse] = []
     error: int = ErrorCode.none
     try:
@@ -53,6 +54,8 @@ async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
             left += [
                 MemberResponse(*each[:2], code) for each, code in zip(some, codes, strict=True)
             ]
+            if journal.unflushed:  # see OffsetCommit: no rest comes before
+                await share.wait_for(journal.flush())
             await share.rest()
     except KafkaError as refusal:
         error = refusal.code
