@@ -208,6 +208,11 @@ class History:
         """
         return not self._is_armed and self.faults.hit.total() == self._forgiven
 
+    @property
+    def is_over(self) -> bool:
+        """Tell whether all steps have been played."""
+        return self.number > STEPS
+
     def _park(self) -> None:
         """Have a call hang until the disk is mended."""
         self.world.wait(lambda: not self._is_armed)

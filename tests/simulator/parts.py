@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulator.clients.admin import Admin
 from tests.simulator.clients.compacted import Compacted
+from tests.simulator.clients.consumers import Consumers
 from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
 from tests.simulator.clients.producers import Producers
@@ -23,6 +24,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "groups": Groups,
     "members": Members,
     "admin": Admin,
+    "consumers": Consumers,
 }
 """Each part by its name. A part has:
 

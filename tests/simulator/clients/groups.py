@@ -5,7 +5,7 @@ Commits race with each other, with the deletion of their group, and with topics 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -54,9 +54,12 @@ GROUP_ID_NOT_FOUND: Final = 69
 COORDINATOR: Final = (_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR)
 _FIRST_WITH_EPOCH: Final = 6
 _LAST_WITH_RETENTION: Final = 4
+_FIRST_WITH_INSTANCE: Final = 7
 _FIRST_WITH_GROUPS: Final = 8
 _FIRST_WITH_IDS: Final = 10
 _FETCHES_EPOCH: Final = 5
+_REFUSED_SENDERS: Final = (22, 25, 27, 35, GROUP_ID_NOT_FOUND, 82, 113)
+"""Another generation, an unknown or fenced member, a rebalance, no epochs, a stale epoch."""
 _MOST_METADATA: Final = 4096
 _NO_KEY, _NO_RETENTION = -1, -1
 _UNSTABLE: Final = 88
@@ -64,6 +67,14 @@ _PENDING: Final = Committed(-2)
 """Stands for an offset that an open transaction has."""
 _PATIENCE: Final = 300
 """How often a client asks, every 0.2 s, until a coordinator must answer."""
+
+
+class Sender(NamedTuple):
+    """A member that commits; ``generation`` may be an epoch."""
+
+    id: str
+    instance_id: str | None
+    generation: int
 
 
 class Pause(Question):
@@ -141,7 +152,7 @@ class Groups:
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
         self._retention_ms = drawn["minutes"] * 60_000
-        self._is_durable = drawn["is_durable"]
+        self.is_durable = drawn["is_durable"]
         self.groups = [GroupModel(name) for name in drawn["groups"]]
         self.judged = self.groups.copy()
         """All groups whose offsets are judged, those with members too."""
@@ -321,6 +332,55 @@ class Groups:
             write.refused()
         else:
             self.check_storage(code, what)
+
+    def commit_as(
+        self,
+        client: Client,
+        group: GroupModel,
+        topic: TopicModel,
+        sender: Sender,
+        version: int,
+        *,
+        must_fail: bool,
+    ) -> Generator[Any, None, int | None]:
+        """Commit for the first partition as a member; return the error code, None without answer.
+
+        Raises:
+            Wrong: The commit was taken, although it ``must_fail``; or as `judge_commit`.
+        """
+        write = self.make_write(version, _NO_RETENTION, 5, is_exact=version >= _FIRST_WITH_IDS)
+        if not must_fail:
+            group.register(topic, 0).send(write)
+        row = OffsetCommitRequest(
+            group.name,
+            sender.generation,
+            sender.id,
+            sender.instance_id if version >= _FIRST_WITH_INSTANCE else None,
+            _NO_RETENTION,
+            [
+                OffsetCommitRequestTopic(
+                    topic.name, topic.topic_id, [OffsetCommitRequestPartition(0, *write.value)]
+                )
+            ],
+        )
+        life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
+        asked = client.send(OFFSET_COMMIT, row, version)
+        yield asked
+        if asked.is_lost:
+            return None
+        code: int = asked.answer.topics[0].partitions[0].error_code
+        self._history.tell(
+            f"  {group.name} {sender} {topic.name} at {write.value.offset}: error {code}"
+        )
+        if must_fail and code == 0:
+            raise Wrong(f"{group.name}: a commit by {sender} was taken")
+        if code in _REFUSED_SENDERS:
+            write.answered(self.tick(), is_sure=False)
+            write.refused()
+        else:
+            is_sure = was_certain and is_certain(topic, life)
+            self.judge_commit(group, topic, write, code, _NO_RETENTION, is_sure=is_sure)
+        return code
 
     def _commit_to_old_id(
         self, client: Client, group: GroupModel, topic: TopicModel, partition: int
@@ -507,7 +567,7 @@ class Groups:
                 group.registers.pop((topic.name, place), None)
                 continue
             try:
-                register.settle(value, now, now_ms, self._way, is_durable=self._is_durable)
+                register.settle(value, now, now_ms, self._way, is_durable=self.is_durable)
             except Wrong as error:
                 raise Wrong(f"{group.name} {topic.name}-{place}: {error}") from error
         if found:

@@ -11,16 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest
 from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from siltstone.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from siltstone.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.simulator.clients.groups import OFFSET_COMMIT
-from tests.simulator.model.groups import GroupModel, is_certain
+from tests.simulator.clients.groups import Sender
+from tests.simulator.model.groups import GroupModel
 from tests.simulator.model.log import Wrong
-from tests.simulator.model.topics import Presence
 
 if TYPE_CHECKING:
     from random import Random
@@ -36,7 +30,6 @@ _REFUSALS: Final = (_ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _REBALANCE, _FENCED, _
 _FIRST_WITH_IDS: Final = 4
 _FIRST_STATIC: Final = 5
 _FIRST_STATIC_COMMIT: Final = 7
-_FIRST_BY_ID: Final = 10
 _PROTOCOL_TYPE: Final = "simulated"
 
 
@@ -51,6 +44,8 @@ class Member:
         self.generation = 0
         self.is_synced = False
         self.is_busy = False
+        self.alive_ms = 0
+        """How long its session lasts at least."""
 
     def forget(self) -> None:
         """Begin as a new member."""
@@ -68,13 +63,20 @@ class Company:
         self.generation = 0
         """The generation of the last answer to a join."""
         self.synced_generation = 0
-        self.left: list[tuple[str, str | None, int]] = []
+        self.left: list[Sender] = []
+        self.joins = 0
+        self.calm: list[Member] = []
+        """All members, while none has joined or left since all have their assignment."""
         self.given: dict[int, dict[str, list[bytes]]] = {}
 
     @property
     def has_static(self) -> bool:
         """Tell whether some of the members are static."""
         return any(each.instance_id is not None for each in self.members)
+
+    def is_sure(self, member: Member, now_ms: int) -> bool:
+        """Tell whether the broker must know a member as it knows itself."""
+        return member in self.calm and all(now_ms < each.alive_ms for each in self.calm)
 
     def check_joined(self, member: Member, answer: Any) -> None:
         """Compare an answer to a join with what the member knew.
@@ -109,6 +111,7 @@ class Company:
         """Note that members without an assignment, or after a power failure all, are forgotten."""
         self.left.clear()
         if way == "power":
+            self.calm = []
             self.synced_generation = 0
         self.generation = self.synced_generation
         for each in self.members:
@@ -183,8 +186,9 @@ class Members:
 
     def restarted(self, way: str) -> None:
         """Note what members may find forgotten."""
+        is_durable = self._groups.is_durable
         for each in self._companies:
-            each.restarted(way)
+            each.restarted("kill" if is_durable else way)
 
     def judge(self) -> None:
         """Do nothing: the offsets are judged with those of all groups."""
@@ -238,6 +242,8 @@ class Members:
                 self._check_refused(answer.error_code, f"a first join of {company.group.name}")
 
     def _send_join(self, company: Company, member: Member, version: int) -> Question:
+        company.joins += 1
+        company.calm = []
         protocols = [JoinGroupRequestProtocol("first", b"x"), JoinGroupRequestProtocol("second")]
         row = JoinGroupRequest(
             company.group.name,
@@ -276,6 +282,7 @@ class Members:
     def _sync(self, company: Company, joined: list[tuple[Member, Any]]) -> Action:
         leaders: dict[int, str] = {}
         asked = []
+        joins, sent_ms = company.joins, self._history.now_ms
         for member, answer in joined:
             if answer.members and not company.has_static:
                 leader = leaders.setdefault(answer.generation_id, member.id)
@@ -301,9 +308,14 @@ class Members:
             if code == 0:
                 company.check_synced(member, bytes(question.answer.assignment))
                 member.is_synced = True
+                member.alive_ms = sent_ms + member.timeout_ms
                 company.synced_generation = member.generation
             else:
                 self._check_refused(code, f"SyncGroup of {company.group.name}")
+        listed = [len(answer.members) for _, answer in joined if answer.members]
+        synced = [each for each, _ in joined if each.is_synced]
+        if listed == [len(synced)] and joins == company.joins:
+            company.calm = synced
 
     def _assign(self, company: Company, answer: Any) -> list[SyncGroupRequestAssignment]:
         """Return what a leader gives to each member."""
@@ -327,6 +339,7 @@ class Members:
         row = HeartbeatRequest(name, member.generation, member.id, member.instance_id)
         must_fail = member.generation < company.generation
         member.is_busy = True
+        sent_ms, was_sure = self._history.now_ms, company.is_sure(member, self._history.now_ms)
         asked = member.client.send(HEARTBEAT, row, 4)
         yield asked
         if asked.is_lost:
@@ -336,10 +349,24 @@ class Members:
         self._history.tell(f"  {name} {member.id[-6:]} beats: error {code}")
         if code == 0 and must_fail:
             raise Wrong(f"{name}: a heartbeat of generation {member.generation} is taken late")
+        self._check_sure(company, member, code, was_sure=was_sure)
+        if code == 0:
+            member.alive_ms = max(member.alive_ms, sent_ms + member.timeout_ms)
         if code:
             self._check_refused(code, f"a heartbeat of {name}")
         if code in {_UNKNOWN_MEMBER, _FENCED}:
             member.forget()
+
+    def _check_sure(self, company: Company, member: Member, code: int, *, was_sure: bool) -> None:
+        """Refuse that a member is unknown or late which cannot be.
+
+        Raises:
+            Wrong: The broker must know it.
+        """
+        if code in _REFUSALS and was_sure and company.is_sure(member, self._history.now_ms):
+            raise Wrong(
+                f"{company.group.name}: {member.id} is refused with {code}, although it has joined"
+            )
 
     def _leave(self, company: Company, member: Member) -> Action:
         if member.is_busy or not member.id:
@@ -347,6 +374,7 @@ class Members:
         name = company.group.name
         row = LeaveGroupRequest(name, members=[MemberIdentity(member.id, member.instance_id)])
         member.is_busy = True
+        company.calm = []
         asked = member.client.send(LEAVE_GROUP, row, 5)
         yield asked
         if asked.is_lost:
@@ -357,7 +385,7 @@ class Members:
         if code:
             self._check_refused(code, f"LeaveGroup of {name}")
         else:
-            company.left.append((member.id, member.instance_id, member.generation))
+            company.left.append(Sender(member.id, member.instance_id, member.generation))
         member.forget()
         member.is_busy = False
 
@@ -371,45 +399,21 @@ class Members:
         topic = topics[int(where * len(topics))]
         if member.instance_id is not None:
             version = max(version, _FIRST_STATIC_COMMIT)
-        sender = (member.id, member.instance_id, member.generation)
+        sender = Sender(member.id, member.instance_id, member.generation)
         if how == "stale":
-            sender = (*sender[:2], member.generation - 1)
+            sender = sender._replace(generation=member.generation - 1)
         elif how == "ghost":
-            sender = company.left[-1] if company.left else ("ghost", None, member.generation)
-        write = self._groups.make_write(version, -1, 5, is_exact=version >= _FIRST_BY_ID)
+            ghost = Sender("ghost", None, member.generation)
+            sender = company.left[-1] if company.left else ghost
         must_fail = bool(how) or member.generation < company.generation
-        if not must_fail:
-            company.group.register(topic, 0).send(write)
-        row = OffsetCommitRequest(
-            company.group.name,
-            sender[2],
-            sender[0],
-            sender[1] if version >= _FIRST_STATIC_COMMIT else None,
-            -1,
-            [
-                OffsetCommitRequestTopic(
-                    topic.name, topic.topic_id, [OffsetCommitRequestPartition(0, *write.value)]
-                )
-            ],
-        )
-        life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
         member.is_busy = True
-        asked = member.client.send(OFFSET_COMMIT, row, version)
-        yield asked
-        if asked.is_lost:
+        was_sure = not how and company.is_sure(member, self._history.now_ms)
+        code = yield from self._groups.commit_as(
+            member.client, company.group, topic, sender, version, must_fail=must_fail
+        )
+        if code is None:
             return
         member.is_busy = False
-        code = asked.answer.topics[0].partitions[0].error_code
-        self._history.tell(
-            f"  {company.group.name} {sender} {topic.name} at {write.value.offset}: error {code}"
-        )
-        if must_fail and code == 0:
-            raise Wrong(f"{company.group.name}: a commit by {sender} was taken")
-        if code in _REFUSALS:
-            write.answered(self._groups.tick(), is_sure=False)
-            write.refused()
-            if code in {_UNKNOWN_MEMBER, _FENCED} and not how:
-                member.forget()
-            return
-        is_sure = was_certain and is_certain(topic, life)
-        self._groups.judge_commit(company.group, topic, write, code, -1, is_sure=is_sure)
+        self._check_sure(company, member, code, was_sure=was_sure)
+        if code in {_UNKNOWN_MEMBER, _FENCED} and not how:
+            member.forget()
