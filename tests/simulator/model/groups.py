@@ -93,6 +93,7 @@ class Register:
         self.life = life
         self.past: list[Write] = []
         self.readings: list[Reading] = []
+        self._began = 0
         self._writes: list[Write] = []
         self._set(Write(NOTHING, 0, 0), 0)
 
@@ -145,6 +146,7 @@ class Register:
 
     def restarted(self, now: int) -> None:
         """Note that nothing is on its way any more."""
+        self._began = now
         for each in self._writes:
             if each.end is None:
                 each.answered(now, is_sure=False)
@@ -166,8 +168,8 @@ class Register:
             allowed = [tuple(each.value) for each in writes]
             raise Wrong(f"{tuple(found)} is committed; it may be one of {allowed}")
         same = [each.expires_ms for each in (*writes, *self.past) if each.value == found]
-        if way == "kill":
-            self.past += writes
+        if way == "kill" or any(each.start > self._began for each in writes):
+            self.past += writes  # what came since the start is not durable
         else:
             self.past = []
         self._set(Write(found, now, min(same, default=0)), now)
