@@ -44,7 +44,7 @@ _WANTS: Final = (
 class Consumers:
     """The groups of the consumer protocol of a history."""
 
-    WEIGHTS: Final = {"pulse": 3, "subscribe": 0.4, "commit_in_epoch": 2, "quit": 0.6}
+    WEIGHTS: Final = {"pulse": 6, "subscribe": 1, "commit_in_epoch": 3, "quit": 1.2}
 
     @staticmethod
     def draw(rng: Random) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Consumers:
         """Return which group and member as shares of 1, and what else a step needs."""
         step: list[Any] = [round(rng.random(), 6), round(rng.random(), 6)]
         if kind == "pulse":
-            return [*step, rng.choice((1, 4)), rng.choice(("", "", "slow", "full"))]
+            return [*step, rng.choice((1, 1, 4, 4)), rng.choice(("", "", "slow", "full"))]
         if kind == "subscribe":
             return [*step, rng.choice(_WANTS)]
         if kind == "commit_in_epoch":

@@ -357,14 +357,19 @@ class Records:
         elif answer.error_code:
             raise Wrong(f"fetch {topic.name}-{partition}: error {answer.error_code}")
         else:
-            self._check_fetched(topic, partition, offset, bytes(answer.records or b""))
+            self.check_fetched(topic, partition, offset, bytes(answer.records or b""))
 
     @staticmethod
     def _answer_of(asked: Question) -> Any:
         responses = asked.response.responses
         return responses[0].partitions[0] if responses else None
 
-    def _check_fetched(self, topic: TopicModel, partition: int, offset: int, data: bytes) -> None:
+    def check_fetched(self, topic: TopicModel, partition: int, offset: int, data: bytes) -> None:
+        """Compare what a fetch has returned with the log.
+
+        Raises:
+            Wrong: It begins elsewhere, has other bytes, or something that nobody has sent.
+        """
         log = topic.logs[partition]
         name = f"{topic.name}-{partition}"
         known = log.find(offset)
