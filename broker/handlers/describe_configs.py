@@ -13,6 +13,7 @@ for its last place in the request; the documentation of a setting is in this bro
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 from siltstone.broker.handlers.authorized import find_refusal
@@ -93,9 +94,9 @@ async def _judge(
     """
     share = LoopShare()
     unknown: Refusal | None = None
-    for resource in request.resources:
+    for kind in await share.count(request.resources, itemgetter(0)):
         try:
-            check_type(resource.resource_type)
+            check_type(kind)
         except InvalidRequest as error:
             unknown = unknown or (error.code, error.message)
         await share.rest()

@@ -18,6 +18,9 @@ class Operation(IntEnum):
     SUBTRACT = 3
 
 
+_OPERATIONS = {each.value: each for each in Operation}
+
+
 class Change(NamedTuple):
     """A change of one key of a resource."""
 
@@ -34,10 +37,9 @@ def check_changes(changes: Iterable[tuple[str, int, str | None]]) -> list[Change
     """
     checked: dict[str, Change] = {}
     for name, code, value in changes:
-        try:
-            operation = Operation(code)
-        except ValueError:
-            raise InvalidRequest(f"{code} is no operation on {name}; 0 to 3 are") from None
+        operation = _OPERATIONS.get(code)
+        if operation is None:
+            raise InvalidRequest(f"{code} is no operation on {name}; 0 to 3 are")
         if name in checked:
             raise InvalidRequest(f"{name} is changed twice in one request")
         if value is None and operation is not Operation.DELETE:

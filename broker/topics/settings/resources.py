@@ -15,6 +15,8 @@ class ResourceType(IntEnum):
     GROUP = 32
 
 
+_TYPES = {each.value: each for each in ResourceType}
+
 ALL_BROKERS = ""
 """The name under which dynamic settings of all brokers are kept."""
 
@@ -25,10 +27,10 @@ def check_type(code: int) -> ResourceType:
     Raises:
         InvalidRequest: The type does not exist.
     """
-    try:
-        return ResourceType(code)
-    except ValueError:
-        raise InvalidRequest(f"resource type {code} is not known to this broker") from None
+    found = _TYPES.get(code)
+    if found is None:
+        raise InvalidRequest(f"resource type {code} is not known to this broker")
+    return found
 
 
 def check_broker(name: str, node_id: int) -> None:
