@@ -13,6 +13,7 @@ import pytest
 from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers import produce as produce_handler
 from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.messages import AT_ONCE as READ_AT_ONCE
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
@@ -124,6 +125,21 @@ async def test_each_partition_has_its_own_answer(home: ServicesOnDisk, *, may_wa
     assert await produce(home, topic("a", (0, None), (1, bytearray()))) == [
         ("a", [(0, 87, -1), (1, 87, -1)])
     ]
+
+
+async def test_each_of_very_many_partitions_has_one_answer(home: ServicesOnDisk) -> None:
+    """As of few: the last batch of a partition is appended, a topic without any is left out."""
+    many = range(2, READ_AT_ONCE)
+
+    answer = await produce(
+        home,
+        topic("a", (0, batch_of(home, 2)), *((index, None) for index in many)),
+        topic("b"),
+        topic("a", (1, batch_of(home, 4)), (0, batch_of(home, 3))),
+    )
+
+    assert answer == [("a", [(0, 0, 0), (1, 0, 0), *((index, 3, -1) for index in many)])]
+    assert ends(home) == {"a-0": 3, "a-1": 4, "b-0": 0, "b-1": 0}
 
 
 @WAITING

@@ -39,6 +39,7 @@ def test_bounds_rise() -> None:
 
 
 METADATA = 3
+LIST_CONFIG_RESOURCES = 74
 FRAME = struct.pack(">hhih", 16, 0, 7, -1)
 
 
@@ -62,6 +63,26 @@ def test_a_coroutine_that_never_waits_is_answered_in_the_turn() -> None:
         return listing(3)
 
     assert served_by(handle) == RESPONSE.respond(0, 7, listing(3))
+
+
+async def test_the_first_request_of_a_seldom_api_is_handled_in_a_turn_of_its_own() -> None:
+    """Its first turn imports the handler; the next request is answered at once."""
+    dispatcher = Dispatcher(RequestStats((api.key, api.name) for api in APIS))
+    services = SimpleNamespace(
+        identity=SimpleNamespace(node_id=0),
+        settings=SimpleNamespace(client_metrics={}, group_overrides={}),
+        topics=SimpleNamespace(topics={}),
+    )
+    connection = SimpleNamespace(caller=Caller(cast("Any", services), "L", "peer"), peer="peer")
+    frame = struct.pack(">hhihbb", LIST_CONFIG_RESOURCES, 0, 7, -1, 0, 0)
+
+    def dispatch() -> Any:
+        return dispatcher.gate.dispatch(cast("Any", connection), memoryview(frame), 0, len(frame))
+
+    first = dispatch()
+
+    assert not isinstance(first, bytes)
+    assert await first == dispatch()
 
 
 async def test_a_coroutine_that_waits_goes_on_where_it_was() -> None:

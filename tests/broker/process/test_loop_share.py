@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 import pytest
 
 from siltstone.broker.process import loop_share
-from siltstone.broker.process.loop_share import SECONDS, LoopShare
+from siltstone.broker.process.loop_share import FIRST_PIECE, SECONDS, LoopShare
 from tests.support.clock import set_seconds
 
 STEPS = 5
@@ -130,6 +130,16 @@ def test_what_is_cut_is_copied_once() -> None:
     assert [each for row in cut for each in row.elements] == list(range(1000))
     assert list(dict.fromkeys(row.name for row in cut)) == ["a", "b", "c"]
     assert Elements.taken == 1000
+
+
+async def test_many_are_counted_in_pieces() -> None:
+    """As often as they come, by themselves or by a key of each."""
+    texts = [str(number % 7) for number in range(3 * FIRST_PIECE)]
+    with Turns() as turns:
+        assert await LoopShare().count(texts) == Counter(texts)
+        assert await LoopShare().count(texts, int) == Counter(map(int, texts))
+
+    assert turns.now > 2
 
 
 async def test_one_that_has_gone_leaves_the_line() -> None:

@@ -265,6 +265,18 @@ async def test_a_transactional_batch_needs_its_transaction(guarded: Guarded) -> 
     assert answer.responses[0].partition_responses[0].error_code == NO_TRANSACTION
 
 
+async def test_each_of_many_partitions_is_refused(guarded: Guarded) -> None:
+    """In their order, where there are too many to be refused at once."""
+    rows = [PartitionProduceData(index, make_batch(1)) for index in range(AT_ONCE)]
+    request = ProduceRequest(None, 1, 1000, [TopicProduceData("a", partition_data=rows)])
+    answer = await guarded.ask(0, request, 9)
+    (told,) = answer.responses
+
+    assert [each.index for each in told.partition_responses] == list(range(AT_ONCE))
+    assert {each.error_code for each in told.partition_responses} == {NO_TOPIC}
+    assert {each.base_offset for each in told.partition_responses} == {-1}
+
+
 async def test_a_request_of_many_topics_appends_its_own_bytes(guarded: Guarded) -> None:
     """Its frame may stand in the buffer of the next client's, while it is judged."""
     guarded.allow(Operation.WRITE, TOPIC, "a")
