@@ -88,8 +88,8 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-# The garbage collector's youngest generation takes a tenth of a millisecond, the next one a whole
-# one. A large request makes objects that live on, so both come in its turns of the loop.
+# Collecting the youngest generation of objects takes a tenth of a millisecond, the next one a whole
+# one. A large request creates objects that stay, so both happen in its turns of the loop.
 _GC_THRESHOLDS = (3_000, 5, 7_000)
 _IDLE_SCAN_SECONDS = 5.0
 _JUDGE_SECONDS = 1.0

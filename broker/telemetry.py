@@ -87,7 +87,7 @@ class Instance:
     last_error: int = 0
     is_terminating: bool = False
     points: Sequence[Point] = field(default_factory=tuple)
-    size: int = 0  # of the points, in bytes
+    size: int = 0  # the bytes of the points
     omitted: int = 0  # points that were not kept, since there were too many
 
 
@@ -130,7 +130,7 @@ class Telemetry:
         self._made_from: Mapping[str, Mapping[str, str]] = {}
         self._chosen: list[_Chosen] = []
         self._count = 0  # of points
-        self._size = 0  # of points, in bytes
+        self._size = 0  # the bytes of these points
         self._cleared_ms = float("-inf")
 
     @property

@@ -346,8 +346,8 @@ class CleanerManager:
         with self._lock:
             if not self._is_current(log) or not self.states.take(topic_partition):
                 return False
-        # A change of the policy is made first and then looks for a state; here the state is set
-        # first and then the policy is checked. So one of the two threads sees the other's change.
+        # A thread that changes the policy then checks the state; this thread sets the state and
+        # then checks the policy. So one of the two threads sees the other's change.
         if log.config.is_compacted and self._starts_at(log, cleanable):
             return True
         self.release(log)

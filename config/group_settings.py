@@ -59,7 +59,7 @@ def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
 
 
 def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
-    """Return every setting of a group by name, with the broker settings behind it as synonyms."""
+    """Return every setting of a group by name, with its broker settings as synonyms."""
     group = effective_group(layers.server(), own)
     rows = []
     for name, setting in sorted(GROUP.items()):

@@ -119,7 +119,7 @@ def _kafka_entries(
     from siltstone.config import kafka_variables  # noqa: PLC0415 - few starts have any
 
     entries = kafka_variables.kafka_entries(environ, faults, warnings)
-    ours = [each for each in over if each.where != "--set"]  # --set overrules on purpose
+    ours = [each for each in over if each.where != "--set"]  # a value of --set wins on purpose
     faults += kafka_variables.contradictions(entries, ours)
     listeners = kafka_variables.derived_listeners(entries, over)
     return entries if listeners is None else [*entries, listeners]

@@ -83,7 +83,7 @@ class LocalEngine:
         places: int,  # noqa: ARG002  # each place that got something is a task
         weigh: Callable[[T], int],
     ) -> list[R]:
-        """Return the result of each place that got a table; the tables go through files."""
+        """Return the result for each place with tables; the tables are passed in files."""
         with tempfile.TemporaryDirectory(prefix="siltstone-shuffle-") as folder:
             numbered = list(enumerate(items))
             written = self.run(
@@ -136,7 +136,7 @@ class SparkEngine:
         places: int,
         weigh: Callable[[T], int],
     ) -> list[R]:
-        """Return the result of each place that got a table; the tables go through a shuffle."""
+        """Return the result for each place with tables; the tables are passed by a shuffle."""
         if not items:
             return []
         with self._weighed(stage, items, weigh) as (rdd, done):

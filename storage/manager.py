@@ -438,7 +438,7 @@ class LogManager:
         self._plan_look()
 
     def _plan_look(self) -> None:
-        """Plan the next measurement for before clients can have written into a reserve."""
+        """Set when to measure next: before clients can have used up a reserve."""
         left = [
             each.room.bytes_above
             for each in self.directories

@@ -20,11 +20,11 @@ _INTRODUCTION = """\
 
 Made from the table in `config/` by `make docs`; do not edit it here.
 
-Settings have Apache Kafka's names and mean what they mean there. None has to be set. A value is
-looked for in this order, and the first one found counts:
+Settings have the names and meanings that they have in Apache Kafka. No setting is required. The
+value of a setting is the first of these that exists:
 
-1. the topic's own (`kafka-configs --entity-type topics`);
-2. changed while the broker runs, for this broker, then for all brokers;
+1. the topic's own value (`kafka-configs --entity-type topics`);
+2. a value that was changed while the broker runs, for this broker, then for all brokers;
 3. `--set NAME=VALUE` on the command line, the last one if repeated;
 4. the environment: `SILTSTONE_LOG_SEGMENT_BYTES` is `log.segment.bytes`, and so are
    `KAFKA_LOG_SEGMENT_BYTES` and `KAFKA_CFG_LOG_SEGMENT_BYTES`, as below;
@@ -32,59 +32,60 @@ looked for in this order, and the first one found counts:
    file whose name ends in `.properties` is read as Apache Kafka reads its own;
 6. the default.
 
-Where several names give one value, as `log.retention.ms`, `log.retention.minutes` and
-`log.retention.hours` do, the first that is set anywhere wins, in the order listed.
+If several names give one value, such as `log.retention.ms`, `log.retention.minutes` and
+`log.retention.hours`, the first of them that is set wins, in the order in which they are listed.
 
-A name that Kafka 4.3.1 knows but that means nothing here is kept, with a warning. Any other name is
-a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints every
-effective value and where it comes from.
+A name that Kafka 4.3.1 knows but that has no meaning here is kept, with a warning. Any other name
+is a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints
+every value in force with its source.
 
-SIGHUP or `siltstone reload` has a running broker read file, environment and command line again,
-each as it was named at the start (Apache Kafka stops at SIGHUP; stop this one by SIGTERM). What can
-be altered while the broker runs, each default of topics under any of its names included, is in
-force at once; any other setting keeps its value until the restart and is named. A value that was
-changed while the broker ran still wins, and is named, too. A file with a fault changes nothing, and
-its faults are logged. `siltstone diff` prints beforehand what a reload would change and what a
-restart would; every change leaves a line in the log with old value, new value and source. A changed
-file is noticed within some seconds: with `config.reload.on.change=true` it is reloaded then, else a
-line in the log says what a reload would do.
+On SIGHUP or `siltstone reload` the broker reads the file, the environment and the command line of
+its start again (Apache Kafka stops on SIGHUP; stop this broker by SIGTERM). Settings that can be
+altered while the broker runs take effect at once, and so do all defaults of topics, under any name;
+other settings change at the restart, and the log names them. A value that was changed while the
+broker runs still wins, and is named, too. If the file has a fault, nothing changes, and the faults
+are logged. `siltstone diff` prints beforehand what a reload and a restart would change. Each change
+is logged with the old value, the new value and the source. The broker notices a changed file within
+some seconds: with `config.reload.on.change=true` it reloads the file, otherwise it logs what a
+reload would do.
 """
 
 _KAFKA_VARIABLES = """\
-Variables of Apache Kafka's container image are taken by its rule, so that a compose file fits as it
-is: behind `KAFKA_`, or `KAFKA_CFG_` as of Bitnami's, `_` is a dot, `__` is `_` and `___` is `-`.
-`CLUSTER_ID` is `cluster.id`. Where `KAFKA_ADVERTISED_LISTENERS` is given and no variable gives
-listeners, these are bound on all interfaces. Where a variable or `--set` gives listeners alone,
-what a file advertises for listeners of its own that are not among them is left out; where
-`KAFKA_LISTENERS` has one without a host, as `PLAINTEXT://:9092`, it is told by this machine's name,
-as of Kafka. A variable or `--set` wins over a file by whatever name of the setting, so
-`KAFKA_LOG_RETENTION_HOURS` over a file's `log.retention.ms`. Each variable is obeyed, or named in a
-line of the log as of no meaning here. What asks a script of the image for TLS or users stops the
-start; so does a controller without a broker, a quorum of several nodes, another cluster id than
-that of the folder, and a setting to which two variables give different values.
+Variables of Apache Kafka's container image are read by its rule, so that its compose files work
+unchanged: after `KAFKA_`, or Bitnami's `KAFKA_CFG_`, `_` means a dot, `__` means `_` and `___`
+means `-`. `CLUSTER_ID` is `cluster.id`. If only `KAFKA_ADVERTISED_LISTENERS` is given, the broker
+binds these listeners on all interfaces. If a variable or `--set` gives only listeners, the file's
+advertised addresses of other listeners are left out; a listener without a host in
+`KAFKA_LISTENERS`, such as `PLAINTEXT://:9092`, is advertised by this machine's name, as in Kafka. A
+variable or `--set` wins over a file, whichever name of the setting it uses: so
+`KAFKA_LOG_RETENTION_HOURS` wins over `log.retention.ms` in a file. Each variable either is obeyed,
+or a log line says that it has no meaning here. The broker does not start with variables by which
+the image's scripts would set up TLS or users, with a controller without a broker, with a quorum of
+several nodes, with another cluster id than the folder's, or if two variables give a setting
+different values.
 
-The image reads `/mnt/shared/config/server.properties` in place of its own file, as Apache Kafka's
-does, if a folder with one is mounted there. Nothing of its own file counts then: the data folder is
-what that file says, and `http.listener` is on the container's loopback unless it is set.
+If a folder with a `server.properties` is mounted at `/mnt/shared/config`, the image reads this file
+in place of its own, as Apache Kafka's image does. Then nothing of its own file counts: that file
+names the data folder, and `http.listener` is on the container's loopback unless it is set.
 """
 
 _VARIABLES = (
-    "Variables that are no settings: {names}. Whatever starts with `SILTSTONE_SERVICE_` or "
-    "`SILTSTONE_PORT` is passed over: Kubernetes sets them for a service that is called siltstone."
+    "Variables that are no settings: {names}. Names that begin with `SILTSTONE_SERVICE_` or "
+    "`SILTSTONE_PORT` are ignored: Kubernetes sets them for a service that is called siltstone."
 )
 
 _KEPT = """\
-Known to Apache Kafka 4.3.1, or before 4.0, accepted, and without effect here: they are about
-clusters, plug-ins or features that do not exist here, or not yet. So is `listener.name.NAME.…` with
-any of them.
+Apache Kafka 4.3.1, or a version before 4.0, knows these settings; here they are accepted and have
+no effect: they are about clusters, plug-ins or features that do not exist here, or not yet. The
+same holds for `listener.name.NAME.…` with any of them.
 """
 
 _REFUSED = """\
-They promise protection that does not exist, and a user that sets one relies on it: the broker does
-not start, and `siltstone check` says what to do instead. The same goes for `listener.name.NAME.…`
-with one of them, and for a change while the broker runs. Kafka's default and
-an empty value promise nothing and are taken; but `sasl.enabled.mechanisms` promises whatever it
-names, and `allow.everyone.if.no.acl.found` unless it is true.
+These settings promise protection that does not exist here, and a user that sets one relies on it:
+the broker does not start, and `siltstone check` says what to do instead. The same goes for
+`listener.name.NAME.…` with one of them, and for a change while the broker runs. Kafka's default and
+an empty value promise nothing and are accepted; but `sasl.enabled.mechanisms` always promises the
+mechanisms that it names, and `allow.everyone.if.no.acl.found` promises rights unless it is true.
 """
 
 _SAMPLE = """\

@@ -64,8 +64,8 @@ _MECHANISMS: Final = (
 )
 _CAN_NAME: Final = frozenset({"", ".py", ".pyx", ".pxd", ".h", ".c", ".js", ".sh", ".toml"})
 _NAMED_BY_PARTS: Final = (
-    ("broker/commands/", "(?:add|run)_.*"),  # of the name of a command
-    ("protocol/messages/", "REQUEST|RESPONSE"),  # of the name of an API
+    ("broker/commands/", "(?:add|run)_.*"),  # found by a command's name
+    ("protocol/messages/", "REQUEST|RESPONSE"),  # found by an API's name
     ("", "__.*__"),
 )
 _PRIVATE: Final = re.compile(r"(?:\w+\.)*_[a-zA-Z]\w*(?:\.\w+)*")
@@ -90,7 +90,7 @@ def count_lines(tree: Tree) -> Iterator[Figure]:
 
 
 def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
-    """Lines of what the third edition takes away; what it puts elsewhere instead does not count.
+    """Lines of the code that the third edition removes, without the code that replaces it.
 
     Twin: `plain_*.py` and `_portable*.py`. Choosers: modules that take the twin of another one
     where that is not compiled. Helper: `cleaner/threads/helper*`, `worker.py`. Fairness: modules
@@ -125,9 +125,9 @@ def _chooses(module: ast.Module) -> bool:
 
 
 def count_compiled(tree: Tree) -> Iterator[Figure]:
-    """Sources in Cython and C, and what stands around them.
+    """Sources in Cython and C, and the files that they need.
 
-    Those are twins and choosers, and lists of numbers that Python and C share.
+    These files are twins and choosers, and lists of numbers that Python and C share.
     """
     compiled = [
         path
@@ -197,9 +197,9 @@ def count_cycles(tree: Tree) -> Iterator[Figure]:
 def count_floors(tree: Tree) -> Iterator[Figure]:
     """Folders at the top of a package that import each other, and imports to a floor above.
 
-    The floors are `tools.house.FLOORS`. An arrow is a folder, or a file beside it, that imports
-    from another; its imports are the pairs of modules behind it. An edge that imports a handler by
-    itself counts too. Those that are for types only, or in one direction, are said apart.
+    The floors are in `tools.house.FLOORS`. An arrow joins two folders, or files beside them, of
+    which one imports from the other; its imports are pairs of modules. An edge that imports a
+    handler directly counts, too. Imports for types only have figures of their own.
     """
     arrows = list(find_arrows_up(tree))
     pairs = [each.what for each in find_two_way_pairs(tree)]
@@ -222,7 +222,7 @@ def count_floors(tree: Tree) -> Iterator[Figure]:
 
 
 def count_walks(tree: Tree) -> Iterator[Figure]:
-    """Files that a walk of docs/architecture.md lists under itself, codec and tables apart.
+    """Files that a walk of docs/architecture.md lists, without codec and tables.
 
     The paragraph that begins with "Seven files" or the like names each by its path from the root,
     without its suffix. Files of `protocol/core` and `protocol/messages` do not count.
@@ -237,10 +237,10 @@ def count_walks(tree: Tree) -> Iterator[Figure]:
 
 
 def count_ways(tree: Tree) -> Iterator[Figure]:
-    """Ways to let others be served during long work, and public methods of `LogEnd` that append.
+    """Ways to let others be served during long work, and the methods of `LogEnd` that append.
 
-    The ways are `share.rest()` and forbidden ones that are in use; `work_off`, the bound on work
-    that reaches a disk, is something else. Methods that append begin so, or are `add` and `take`.
+    The ways are `share.rest()` and forbidden ones in use; `work_off`, the bound on work that
+    reaches a disk, is something else. Methods that append begin so, or are `add` and `take`.
     """
     places = {figure.what: figure.number for figure in find_forbidden_names(tree)}
     in_use = [what for what, *names in _MECHANISMS if any(places[name] for name in names)]
@@ -252,7 +252,7 @@ def count_ways(tree: Tree) -> Iterator[Figure]:
 
 
 def count_protocols(tree: Tree) -> Iterator[Figure]:
-    """Protocols whose members at most one class of ours has, by their names, and their lines."""
+    """Protocols for which at most one class of ours has all members, and their lines."""
     classes = list(_classes(tree))
     members = [(name, _members(node)) for name, node in classes if not _is_protocol(node)]
     found = []
@@ -296,7 +296,7 @@ def count_forbidden(tree: Tree) -> Iterator[Figure]:
 
 
 def count_seams(tree: Tree) -> Iterator[Figure]:
-    """Places of the daemon that ask for what `tools.seams.SEAMS` lists, past the module for it.
+    """Places of the daemon that use what `tools.seams.SEAMS` lists, outside of the seam's module.
 
     The daemon is the product without `pipeline` and `broker/commands`. In Python these are uses of
     an imported name, and calls of a method of that name on what is no module; in Cython and C
@@ -349,9 +349,9 @@ def count_long_functions(tree: Tree) -> Iterator[Figure]:
 
 
 def count_deep_classes(tree: Tree) -> Iterator[Figure]:
-    """Classes that have more than one class of ours above them, exceptions aside.
+    """Classes with more than one base class of ours, direct or not, without exceptions.
 
-    Classes of one name are taken for one.
+    Classes with the same name count as one.
     """
     bases: dict[str, set[str]] = {}
     for _, node in _classes(tree):
@@ -370,7 +370,7 @@ def _written(base: ast.expr) -> str:
 
 
 def _longest_chain(name: str, bases: Mapping[str, set[str]]) -> list[str]:
-    """Return a class and those of ours above it, the way that passes most of them."""
+    """Return a class and its base classes of ours, along the longest path."""
     chains = [_longest_chain(base, bases) for base in sorted(bases[name] & bases.keys())]
     return [name, *max(chains, key=len, default=[])]
 
@@ -383,8 +383,8 @@ def _is_error(chain: list[str], bases: Mapping[str, set[str]]) -> bool:
 def count_unused(tree: Tree) -> Iterator[Figure]:
     """Names at the top of a module that nothing outside of the tests uses.
 
-    A use is the name in another place of its module, or in a file that names the module as well;
-    of numbers that C shares, in any compiled file.
+    A use is the name at another place in its module, or in a file that also names the module; for
+    numbers that C shares, the name in any compiled file.
     """
     words = {
         path: Counter(re.findall(r"\w+", tree.text(path)))
@@ -432,7 +432,7 @@ def _is_named_by_parts(path: PurePosixPath, name: str) -> bool:
 
 
 def count_private_names(tree: Tree) -> Iterator[Figure]:
-    """Places where tests use a name with an underscore in front, but of `self` and `cls`."""
+    """Places where tests use a name that begins with an underscore, except on `self` and `cls`."""
     names = [
         f"{path}:{line} {name}"
         for path, module in tree.tests.items()
@@ -503,7 +503,7 @@ def figures_by_count(root: Path) -> list[tuple[str, list[Figure]]]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Print the figures of the checkout at hand, or of another one."""
+    """Print the figures of this checkout, or of another one."""
     parser = argparse.ArgumentParser(prog="python -m tools.figures", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).parents[1])
     parser.add_argument("--how", action="store_true", help="say how it was counted")

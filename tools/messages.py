@@ -238,7 +238,7 @@ class Maker:
             python += " | None"
         name = to_snake(each["name"])
         line = f'    {name}: Annotated[{python}, "{spec}"] = {default}'
-        if name in {"index", "count"}:  # which every tuple has
+        if name in {"index", "count"}:  # every tuple has these
             line += "  # type: ignore[assignment]"
         if len(line) <= _LINE:
             return line

@@ -14,7 +14,7 @@ from siltstone.broker.commands import terminal
 from siltstone.broker.commands.options import add_settings, add_trust
 from siltstone.broker.commands.table import COMMANDS, Command
 
-_WIDTH = 78  # of help that goes to no terminal
+_WIDTH = 78  # the width of help without a terminal
 
 
 def parser_for(arguments: Sequence[str]) -> argparse.ArgumentParser:

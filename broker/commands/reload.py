@@ -15,7 +15,7 @@ from siltstone.broker.commands.terminal import fail, write_json, write_wrapped
 
 
 def run_reload(options: argparse.Namespace) -> int:
-    """Have the settings reloaded and print the result."""
+    """Ask the broker to reload its settings, and print the result."""
     return _run(options, "/v1/reload")
 
 

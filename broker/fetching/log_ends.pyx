@@ -7,7 +7,7 @@ from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
 from siltstone.storage.log.end cimport LogEnd
 from siltstone.storage.log.reads cimport LogParts
 
-include "columns.pxi"  # of protocol/messages/columns.py, by the build
+include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
 LATEST = -1
 """As the timestamp in a ListOffsets request."""

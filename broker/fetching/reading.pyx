@@ -35,7 +35,7 @@ from siltstone.protocol.messages.fetch import (
 )
 from siltstone.protocol.names import CLUSTER_NAME
 
-include "columns.pxi"  # of protocol/messages/columns.py, by the build
+include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
 # These must be the default objects themselves: the encoder compares by identity.
 cdef object NO_LEADER = PartitionData._field_defaults["current_leader"]

@@ -14,7 +14,7 @@ from operator import attrgetter
 from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.protocol.messages.fetch import PartitionData
 
-include "columns.pxi"  # of protocol/messages/columns.py, by the build
+include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
 NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]
 """This must be the default object itself: the encoder compares by identity."""
@@ -113,7 +113,7 @@ def wanted_of(list partitions):
 
 
 cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long isolation_level) except *:
-    """Tell whether reads find the same as a row of ``fetched`` until the log changes.
+    """Tell whether a read has the same result as the row in ``fetched`` until the log changes.
 
     This is never so for a client that names the epoch of its last record: old epochs can be dropped
     without a change of the log.

@@ -86,7 +86,7 @@ class Parked(Generic[T]):
 _FIRST_THAT_KNOWS_ITS_ID = 4
 _FIRST_WITH_NO_PROTOCOL = 7  # before this version an empty name means none
 _FIRST_THAT_SKIPS = 9
-_FIRST_WITH_PROTOCOL = 5  # of SyncGroup
+_FIRST_WITH_PROTOCOL = 5  # the version of SyncGroup
 
 
 def join(

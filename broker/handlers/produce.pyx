@@ -481,7 +481,7 @@ cdef class Produce(Unwritten):
                 topic.rows.append(await self._open_and_append(topic))
 
     async def _open_and_append(self, Produced topic):
-        """Have a thread check the topic's next batch, append it and return its row."""
+        """Let a thread check the topic's next batch; then append it and return its row."""
         index, records = self._topics[len(self._produced) - 1].partition_data[len(topic.rows)]
         log = self._find_log(topic, index)
         whole = self._check(log, records)

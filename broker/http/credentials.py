@@ -112,7 +112,7 @@ class Credentials:
         return replace(answer, after_seconds=self._delay_seconds())
 
     async def _check(self, request: HttpRequest, user: str, password: str) -> bool:
-        """Have an io thread check a password that is not known to be right; addresses take turns.
+        """Let an io thread check a password that is not known to be right; addresses take turns.
 
         If the client closes its connection, it keeps its place until the check is done.
         """

@@ -82,7 +82,7 @@ class Buffers:
     ``limit`` is ``queued.max.request.bytes``; a value below one means the default of 512 MiB. Above
     the limit only the large frame that began first continues and may exceed the limit, so that one
     large frame always completes. Small frames never wait. Incomplete small frames, and requests
-    behind a waiting request, may exceed the limit by a quarter of it and by at least 8 MiB; beyond
+    after a waiting request, may exceed the limit by a quarter of it and by at least 8 MiB; beyond
     that the slowest clients are closed. No client is resumed or closed during a call that it makes
     itself. ``on_close`` is called for each client that is closed. ``unread`` counts the memory of
     answers.

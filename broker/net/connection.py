@@ -1,7 +1,7 @@
 """One client connection: receives frames, and sends answers in the order of the requests.
 
 Each wake-up receives once, serves every complete frame and sends the answers together. A request
-that must wait (a long poll, an fsync) is a coroutine: until it has answered, nothing behind it is
+that must wait (a long poll, an fsync) is a coroutine: until it has answered, no later request is
 served, so answers keep Kafka's order. While a client does not read its answers, the broker does not
 read from it either, so a connection holds at most one receive buffer and the answers of one turn. A
 client may shut down its side after its requests: these are answered, then the connection closes.
@@ -274,7 +274,7 @@ class Connection(Turn):
         if self._channel.is_ended():
             self.close()
         elif self._reading:
-            self._loop.call_soon(self.on_readable)  # as the event loop would call it
+            self._loop.call_soon(self.on_readable)  # the same call as by the event loop
 
     def drain(self) -> None:
         """Accept no further request; close as soon as the owed answers have left."""

@@ -61,12 +61,12 @@ cdef class Route:
 
     def _load_and_handle(self, *arguments):
         self.load()
-        if self.api.is_preloaded:  # its request may have views of the buffer, which is reused
+        if self.api.is_preloaded:  # the request may have views of the buffer, which others reuse
             return self.handler(*arguments)
         return self._handle_later(arguments)
 
     async def _handle_later(self, arguments):
-        """Handle the first request of an API in a turn of its own: the import took one."""
+        """Handle the first request of an API in a later turn: the import has used this one up."""
         await LoopShare().turn()
         response = self.handler(*arguments)
         if response is None or isinstance(response, tuple):

@@ -99,7 +99,7 @@ class Logins:
     async def check(
         self, connection: Connection, conversation: Conversation, token: bytes
     ) -> bytes:
-        """Have an io thread check a token; only a few at a time, so that other threads stay free.
+        """Let an io thread check a token; only a few at a time, so that other threads stay free.
 
         Addresses take turns, so that many clients of one address do not delay the others. If a
         client closes its connection, it keeps its place until its token is checked.
@@ -197,7 +197,7 @@ class Login(Gate):
             return self._dispatcher.dispatch(connection, buffer, start, end)
         key, version = _KEY_AND_VERSION.unpack_from(buffer, start)
         if self.state is State.DONE:
-            self.timer = self._dispatcher.timer  # of the next turn
+            self.timer = self._dispatcher.timer  # measures from the next turn on
             if key != HANDSHAKE and self._loop.time() >= self._expires:
                 self._logins.expired += 1
                 raise ProtocolError(

@@ -34,7 +34,7 @@ cdef Py_ssize_t _LONG = 100
 
 @cython.final
 cdef class _Place:
-    """A place in the line: behind all requests that began earlier.
+    """A place in the line: after all requests that began earlier.
 
     ``last`` is the turn in which the request last ran.
     """
@@ -60,7 +60,7 @@ cdef class _Line:
 
     def __init__(self):
         self._begun = 0
-        self._numbers = WeakKeyDictionary()  # of tasks
+        self._numbers = WeakKeyDictionary()  # task -> its number
         self._turns = 0
         self._waiting = []
 
@@ -79,7 +79,7 @@ cdef class _Line:
         return number
 
     def drop_number(self):
-        """Give up the running task's number: its next request waits behind all that have begun."""
+        """Give up the running task's number: its next request comes after all that have begun."""
         task = asyncio.current_task() if self._numbers else None
         if task is not None:
             self._numbers.pop(task, None)
@@ -138,7 +138,7 @@ cdef class _Line:
 
 _number_of = attrgetter("number")
 _last_of = attrgetter("last")
-_lines = {}  # of loops
+_lines = {}  # loop -> its line
 _busy = set()
 """The lines that are not empty: most requests need not look for theirs."""
 

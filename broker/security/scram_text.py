@@ -27,7 +27,7 @@ def parse_scram(text: str) -> ScramUser:
     (base64) instead of the password. A value may be in double quotes.
 
     Raises:
-        ValueError: the text has another form; of the text, the message quotes only names.
+        ValueError: the text has another form; the message quotes only names from it.
     """
     match = _TEXT.fullmatch(text.strip())
     mechanism = None if match is None else scram.MECHANISMS.get(match[1])

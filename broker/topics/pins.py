@@ -1,7 +1,7 @@
 """Pins with their leases and limits, for readers of segment files (docs/decisions/0011-pins.md).
 
 A pin freezes all its logs in one step of the loop and links their files on a thread of its own, so
-that it never queues behind work that waits for frozen names.
+that it never waits for work that waits for frozen names.
 """
 
 import asyncio

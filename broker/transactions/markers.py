@@ -51,7 +51,7 @@ class MarkerWriter:
         self._clock = clock
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
-        """Write the marker to each partition, again if the partition has one already.
+        """Write the marker to each partition, even to one that has it already.
 
         A deleted partition needs no marker. A partition in which a newer epoch has written needs
         none either: it knows how all earlier transactions ended.

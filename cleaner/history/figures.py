@@ -26,7 +26,7 @@ class CleanerFigures:
         self.passes = 0
         self.aborted = 0
         self.failures: Counter[str] = Counter()  # keys are the classes of the exceptions
-        self.dropped: Counter[Reason] = Counter()  # in records
+        self.dropped: Counter[Reason] = Counter()  # numbers of records
         self.bytes_read = 0
         self.bytes_written = 0
         self.last: dict[TopicPartition, Pass] = {}

@@ -84,7 +84,7 @@ class _SegmentAudit:
         self.report = SegmentReport(segment.base_offset, size=segment.size)
         self._findings = self.report.findings
         self._log: StoredFile
-        self._positions = array("q")  # of data batches, ascending
+        self._positions = array("q")  # positions of data batches, ascending
         self._last_offsets = array("q")
         self._timestamps = array("q")
         self._readable = segment.size  # readers stop there: damage hides the rest
@@ -205,7 +205,7 @@ class _SegmentAudit:
         for relative, position in self._entries(files.INDEX, OFFSET_ENTRY.iter_unpack):
             offset = self._segment.base_offset + relative
             if position >= self._readable and (self._segment.is_active or self._is_damaged):
-                return  # appended after the moment, or behind damage
+                return  # appended after the moment, or after damage
             if relative <= before[0] or position <= before[1]:
                 self._note_entry(Kind.BAD_INDEX, f"entry {offset} does not follow the one before")
             before = relative, position

@@ -126,7 +126,7 @@ def _read(settings: Mapping[str, str], location: str, itself: str) -> str | None
 
 
 def _show(context: ssl.SSLContext, chain: str, key: str, password: str | None) -> None:
-    """Have a context show a certificate."""
+    """Let a context show a certificate."""
     try:
         with files.in_memory(chain) as chain_file, files.in_memory(key) as key_file:
             context.load_cert_chain(chain_file, key_file, password=lambda: password or "")

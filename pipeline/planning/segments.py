@@ -101,7 +101,7 @@ class SegmentView:
     def find_end(self) -> tuple[int, int]:
         """Return where the last whole batch ends, and the offset after it.
 
-        Only a torn tail is left out; damage with a whole batch behind it does not end the segment.
+        Only a torn tail is left out; damage with a whole batch after it does not end the segment.
         """
         size, offset, end = 0, self.segment.base_offset, self.segment.size
         last = self._offset_index().last()

@@ -19,9 +19,9 @@ _SEARCHED_BYTES: Final = 4 << 20
 
 
 def find_batch_after(opened: StoredFile, position: int, size: int, end: int) -> int:
-    """Return where the next batch begins behind a bad one, or ``end``.
+    """Return where the next batch begins after a bad one, or ``end``.
 
-    If a batch begins behind the ``size`` that the bad one states, it is that one. Otherwise every
+    If a batch begins after the ``size`` that the bad one states, it is that batch. Otherwise every
     magic byte is tried.
     """
     behind = position + size

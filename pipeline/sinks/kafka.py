@@ -115,7 +115,7 @@ def read_progress(
 ) -> dict[str, bytes]:
     """Return the notes of the last committed transactions of parts, by their keys.
 
-    A transaction that is open ends the committed records; without ``is_whole`` those behind it are
+    A transaction that is open ends the committed records; without ``is_whole`` later records are
     not waited for.
 
     Raises:

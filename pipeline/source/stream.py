@@ -265,7 +265,7 @@ class Pace:
         self._last = clock.monotonic()
 
     def is_enough(self, available: int) -> bool:
-        """Tell whether so many offsets are a micro-batch; the wait begins again if they are."""
+        """Tell whether so many offsets are enough for a micro-batch; then wait again."""
         now = self._clock.monotonic()
         if available < self._least and now - self._last < self._max_seconds:
             return False

@@ -1,6 +1,6 @@
 # The bytes of batches and records, for compiled code: the header, varints, the one parser of a
-# record; `protocol.records.record` has the same in Python. What C and the system give to kernels
-# stands in `_format.h`.
+# record; `protocol.records.record` has the same in Python. Functions and types of C are declared in
+# `_format.h`.
 from libc.errno cimport EAGAIN, EINTR
 from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN
 
@@ -101,7 +101,7 @@ cdef inline bint read_whole(
     return False
 
 
-# Writes all but the checksum, which is computed from the bytes of then.
+# Writes all fields except the checksum, which is computed from the written bytes.
 cdef inline void write_header(unsigned char* batch, Header header) noexcept nogil:
     write_int64(batch, 0, header.base_offset)
     write_int32(batch, LENGTH_POSITION, header.length)
@@ -117,7 +117,7 @@ cdef inline void write_header(unsigned char* batch, Header header) noexcept nogi
     write_int32(batch, COUNT_POSITION, header.count)
 
 
-# Whether a difference, or a sum, leaves 64 bits.
+# Whether a difference, or a sum, does not fit into 64 bits.
 cdef inline bint is_far(long long a, long long b) noexcept nogil:
     if b > 0:
         return a < INT64_MIN + b
@@ -130,12 +130,12 @@ cdef inline bint leaves_64_bits(long long base, long long delta) noexcept nogil:
     return base < INT64_MIN - delta
 
 
-# What the batch's checksum should be; `length` is that of its header.
+# The right checksum of a batch; `length` is the length in its header.
 cdef inline unsigned int batch_checksum(const unsigned char* batch, long long length) noexcept nogil:
     return checksum(batch, ATTRIBUTES_POSITION, length + LOG_OVERHEAD)
 
 
-# Numbers of varying size. If the position after one is -1, it is broken.
+# Varints. If the position after a number is -1, the number is broken.
 cdef inline (long long, Py_ssize_t) read_zigzag(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, int last_shift) noexcept nogil:
     cdef unsigned long long rest = 0
     cdef unsigned long long byte
@@ -197,15 +197,15 @@ cdef struct Record:
     long long timestamp_delta
     long long offset_delta
     Py_ssize_t tail  # the size of the key; from here on records of any place are alike
-    long long key_size  # -1: null, as for the value
+    long long key_size  # -1: null; the same holds for the value
     Py_ssize_t key
     long long value_size
     Py_ssize_t value
     long long header_count
-    Py_ssize_t headers  # where the first begins
+    Py_ssize_t headers  # where the first header begins
 
 
-# A size (-1 for null) and where its bytes begin; a fault in place of the position.
+# A size (-1 for null) and the position of its bytes; the position may be a fault.
 cdef inline (long long, Py_ssize_t) read_field(const unsigned char* data, Py_ssize_t position, Py_ssize_t end) noexcept nogil:
     cdef long long size
     size, position = read_varint(data, position, end)
@@ -216,7 +216,7 @@ cdef inline (long long, Py_ssize_t) read_field(const unsigned char* data, Py_ssi
     return size, position
 
 
-# The position after so many headers, or a fault.
+# Returns the position after so many headers, or a fault.
 cdef inline Py_ssize_t skip_headers(const unsigned char* data, Py_ssize_t position, Py_ssize_t end, long long count) noexcept nogil:
     cdef long long size
     if count < 0 or count > end - position:

@@ -1,4 +1,4 @@
-# The grid, for other compiled modules; _messages.pyx says the rest.
+# The grid, for other compiled modules; _messages.pyx explains it.
 cimport cython
 
 @cython.final
@@ -7,7 +7,7 @@ cdef class Grid:
     cdef Py_ssize_t count
     cdef long long* numbers  # count rows of width columns
     cdef list columns  # a list of other values for each column that has them; None: no column
-    cdef object table  # whose structures the rows are; None: they are plain tuples
+    cdef object table  # the table of the rows' structures; None: plain tuples
 
     cpdef put(self, Py_ssize_t place, Py_ssize_t column, long long number)
 

@@ -55,7 +55,7 @@ cdef extern from "Python.h":
 cdef enum Kind:
     BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
 
-# The fields that are read of a head, which has no table.
+# The fields of a request's head, which has no table.
 cdef enum HeadField:
     HEAD_CLIENT_ID, HEAD_TAGS
 
@@ -68,12 +68,12 @@ cdef const char* AS_JAVAS = JAVA
 
 cdef int NO_TAG = -1
 cdef int NO_HEAD = -0x10000
-cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # in both encodings, as in Kafka
-cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # the bits that a length's varint may have
+cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # the limit of strings in both encodings, as in Kafka
+cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # how many bits the varint of a length may have
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
 cdef Py_ssize_t FIRST_ROOM = 512
 cdef Py_ssize_t MAX_KEPT = 1 << 16
-cdef Py_ssize_t STEP = 1000  # elements, half a millisecond at most
+cdef Py_ssize_t STEP = 1000  # elements of one step, half a millisecond at most
 cdef Py_ssize_t NO_LIMIT = 0x7FFFFFFFFFFFFFFF
 
 

@@ -425,7 +425,7 @@ cdef struct IndexEntry:
 
 
 cdef struct Notable:
-    Py_ssize_t position  # in the chunk
+    Py_ssize_t position  # the position in the chunk
     bint is_kept  # kept even if its producer sent more batches after it
 
 

@@ -4,8 +4,8 @@ The order of the checks and their errors are Kafka's. Two deliberate differences
 is opened only where a rule needs its records (docs/decisions/0002), and an uncompressed batch whose
 offset deltas are not 0, 1, 2, … is refused, where Kafka would store it.
 
-It only computes on the caller's bytes, and any thread may call it. Where possible it corrects a
-batch in place: the buffer must be writable, and belongs to the `ValidatedBatch` afterwards.
+It computes only on the caller's bytes; any thread may call it. Where possible it corrects a batch
+in place: the buffer must be writable, and belongs to the `ValidatedBatch` afterwards.
 """
 
 from struct import Struct

@@ -1,7 +1,7 @@
 """JSON that decides about topics and rights: ambiguous or damaged text is refused.
 
-The files of this broker end with a checksum of all that stands before. A file without one is
-accepted, so that a person can write or repair it.
+The files of this broker end with a checksum of all bytes before it. A file without one is accepted,
+so that a person can write or repair it.
 """
 
 import json

@@ -79,8 +79,8 @@ class Report:
     keys: int = 0  # the number of keys below the checkpoint
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    count: int = 0  # of all faults
-    kinds: set[str] = field(default_factory=set)  # of the files with a fault: see `REMEDIES`
+    count: int = 0  # the number of faults
+    kinds: set[str] = field(default_factory=set)  # kinds of the faulty files: see `REMEDIES`
 
     def fault(self, sentence: str, kind: str = files.LOG) -> None:
         """Note a fault."""
@@ -275,7 +275,7 @@ class _Transactions:
     def __init__(self) -> None:
         self._open: dict[int, int] = {}  # producer id -> first offset
         self.start = 0  # the first offset of the log
-        self._entries: dict[int, AbortedTransaction] | None = None  # of the segment, by last offset
+        self._entries: dict[int, AbortedTransaction] | None = None  # of this segment
 
     def begin(self, log: Path | None) -> None:
         """Begin with a segment; None for its index if that cannot be used."""
@@ -285,7 +285,7 @@ class _Transactions:
             self._entries = {entry.last_offset: entry for entry in entries}
 
     def see(self, batch: CheckedBatch) -> str | None:
-        """Note a batch of a transaction; return the fault of the index about a marker."""
+        """Note a batch of a transaction; for a marker return the fault of its index entry."""
         header = batch.header
         if not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)

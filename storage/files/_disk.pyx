@@ -153,7 +153,7 @@ def fallocate(int file, int mode, long long start, long long size):
 
 
 def sync_file_range(int file, long long start, long long size, unsigned int flags):
-    """Have the kernel begin to write a range of an open file; see sync_file_range(2).
+    """Let the kernel begin to write a range of an open file; see sync_file_range(2).
 
     Raises:
         OSError: The file is not on a disk.

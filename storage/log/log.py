@@ -680,7 +680,7 @@ class Log(LogParts):
                 segment.files.relocate(path)
             self.epochs.relocate(path)
             self.producers.relocate(path)
-            self.producers.count_in(ProducerCount())  # of a log that is gone
+            self.producers.count_in(ProducerCount())  # no longer counted for all logs
             segments = self.segments
         for segment in segments:
             segment.files.forget_all()

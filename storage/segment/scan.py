@@ -87,7 +87,7 @@ def scan_log(
                 observe(header, batch[: header.size])
         stuck = state.position == position and state.needed > len(chunk)
         if state.status < 0 or (stuck and state.needed > min(size, files.size_of(fd)) - position):
-            break  # also where the file is shorter than it was
+            break  # also if the file became shorter
     if state.position < size:
         _refuse_legacy(fd, state.position, size)
     return _conclude(indexes, state, size)

@@ -1,4 +1,4 @@
-"""A broker that is killed again and again under load, and the checks of what it keeps."""
+"""A broker that is killed again and again under load, and the checks after each kill."""
 
 import contextlib
 import time
@@ -42,7 +42,7 @@ class Copier:
         )
 
     def succeed(self) -> dict[Place, int]:
-        """End what was left open, and go on where the group's offsets say; return these."""
+        """End an open transaction, and go on at the group's offsets; return the offsets."""
         self.producer = None
         settings = {"bootstrap.servers": self.bootstrap, "transactional.id": "copier", **CONNECTION}
         producer = Producer(settings)
@@ -54,7 +54,7 @@ class Copier:
         return ends
 
     def step(self, chance: Random) -> None:
-        """Copy some records in a transaction, which is aborted, or left behind, now and then."""
+        """Copy some records in a transaction, which is sometimes aborted or left open."""
         with contextlib.suppress(KafkaException):
             if self.producer is None:
                 self.succeed()
@@ -80,14 +80,14 @@ class Copier:
         way = chance.random()
         if way < 0.1:
             producer.abort_transaction(TRY)
-        if way < 0.2:  # a successor fences it; if it could commit, there would be two copies
+        if way < 0.2:  # a successor fences this producer: a commit would make a second copy
             self.succeed()
         if way >= 0.1:
             producer.commit_transaction(TRY)
 
 
 class Campaign:
-    """A broker, two loads on a topic, a copier of it, and kill after kill."""
+    """A broker, two loads on a topic, a copier of the topic, and kill after kill."""
 
     def __init__(self, broker: Broker, seed: int) -> None:
         self.broker = broker
@@ -129,7 +129,7 @@ class Campaign:
         self.copier.step(self.chance)
 
     def _settle(self) -> dict[Place, int]:
-        """Have no transaction open; a client may still ask a coordinator of the life before."""
+        """Leave no transaction open; retry, since coordinators may be loading after the kill."""
         return wait_until(
             self.copier.succeed, "a successor", lambda _: True, despite=KafkaException
         )
@@ -148,7 +148,7 @@ class Campaign:
         return there
 
     def finish(self) -> None:
-        """Have all acknowledged and copied, and judge that."""
+        """Wait until all is acknowledged and copied, and check the result."""
         for load in self.loads:
             load.finish()
         everything = {place: len(values) for place, values in self.judge().items()}

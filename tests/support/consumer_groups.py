@@ -161,7 +161,7 @@ class GroupInHand:
                 self.regexes.settle(regex, self.group)
 
     def join(self, member_id: str, *names: str, **said: object) -> HeartbeatResult:
-        """Have a member join that subscribes to topics, to "a" by default."""
+        """Let a member join that subscribes to topics, to "a" by default."""
         full: dict[str, object] = {
             "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": names or ("a",),

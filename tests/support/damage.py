@@ -107,7 +107,7 @@ def _fill(log: Log, chance: random.Random) -> None:
             fields["flags"] = TRANSACTIONAL
         batch = make_batch(rows, timestamp=TIMESTAMP + number, **fields)
         log.append(validated(batch), Origin.REPLICATION)
-        if producer_id == 8:  # as above
+        if producer_id == 8:  # the producer with transactions
             kind = chance.choice([ABORT, COMMIT])
             marker = build_marker(0, TIMESTAMP, kind, 0, producer_id=8, producer_epoch=0)
             log.append(validated(marker), Origin.COORDINATOR)

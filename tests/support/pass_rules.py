@@ -39,7 +39,7 @@ class Fate(Enum):
 class Rules:
     """The facts that are the same for all batches of a pass.
 
-    ``latest_offset`` is the last one that the map covers; ``now_ms`` when the pass began.
+    ``latest_offset`` is the last offset that the map covers, ``now_ms`` the start of the pass.
     """
 
     latest_offset: int

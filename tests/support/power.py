@@ -26,7 +26,7 @@ class _Change:
 
     of: int  # the inode
     undo: Callable[[], None]
-    position: int = -1  # of bytes that were written
+    position: int = -1  # where the bytes were written
     data: bytes = b""
 
 
@@ -44,7 +44,7 @@ class PowerDisk(Disk):
     _stored: set[int] = field(default_factory=set)  # inodes of files in the cellar
 
     def cut_power(self) -> None:
-        """Leave what a power failure leaves."""
+        """Reduce the disk to what a power failure leaves."""
         first = {change.of: change for change in reversed(self._changes)}
         for change in reversed(self._changes):
             change.undo()

@@ -84,10 +84,10 @@ class Play:
             if not name.startswith("__")
         }
         self._members: dict[str, str] = {}
-        self._given: dict[str, tuple[int, int]] = {}  # by client, the producer that it got
-        self._producers: dict[int, tuple[int, int]] = {}  # by recorded id
+        self._given: dict[str, tuple[int, int]] = {}  # client -> its producer
+        self._producers: dict[int, tuple[int, int]] = {}  # recorded id -> producer
         self._sequences: Counter[tuple[int, Key]] = Counter()
-        self._readers: dict[int, _Reader] = defaultdict(_Reader)  # by connection
+        self._readers: dict[int, _Reader] = defaultdict(_Reader)  # connection -> reader
         self._ends: dict[Key, int] = {}
         self.ids: dict[str, UUID] = {}
         """The topics of this broker."""

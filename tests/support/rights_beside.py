@@ -348,7 +348,7 @@ class Side:
             if name in _ONLY_WHETHER:
                 return bool(value)
             rows = [self._plain(each, api, name) for each in value]
-            if api == _FETCH and name == "responses":  # which may tell a topic twice
+            if api == _FETCH and name == "responses":  # a Fetch may name a topic twice
                 rows = [
                     {**row, "partitions": [partition]}
                     for row in rows

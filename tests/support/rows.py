@@ -19,7 +19,7 @@ _HEAD: Final = struct.Struct(">hhihB")
 
 
 class Asker:
-    """A connection to a broker, made again after that broker has closed it."""
+    """A connection to a broker, which is opened again after the broker has closed it."""
 
     def __init__(self, bootstrap: str) -> None:
         self._address = address_of(bootstrap)

@@ -26,7 +26,7 @@ class Outcome(Enum):
 class Suite(Protocol):
     """A suite of one release of one client, pinned by the digest of its archive."""
 
-    settings: ClassVar[Mapping[str, str] | None]  # of the broker; None: the suite starts its own
+    settings: ClassVar[Mapping[str, str] | None]  # the broker's; None: it starts its own
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Suite(Protocol):
         """
 
     def tests(self) -> list[str]:
-        """Return the names of all tests that are to be run, in their order; `build` went before."""
+        """Return the names of all tests to run, in order; call `build` before."""
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
         """Run one test against the broker at an address; what it prints goes into the log."""

@@ -144,7 +144,7 @@ async def written(value: Mapping[str, Any]) -> AsyncIterator[bytes]:
 
 
 def is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Tell whether a page of another site made a browser ask. Header names are in lower case."""
+    """Tell whether a page of another site has sent the request. Header names are in lower case."""
     if headers.get(b"sec-fetch-site", b"none") not in _SAME:
         return True
     origin = headers.get(b"origin")

@@ -35,7 +35,7 @@ class Senders:
 
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._owed: dict[int, tuple[FileSlice, Callable[[int], None]]] = {}  # by socket
+        self._owed: dict[int, tuple[FileSlice, Callable[[int], None]]] = {}  # the key is the socket
         self._watch = sockets.Watch()
         self._reports = sockets.Pipe(_MAX_SOCKETS * _NUMBER.size)
         self._table = Table(self._reports.size // _NUMBER.size)

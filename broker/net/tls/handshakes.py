@@ -282,7 +282,7 @@ class _Handshake:
         self._on_open(Opened(self._tls, self._name))
 
     def _wait_for(self, size: int) -> None:
-        """Have the kernel report the socket when at least ``size`` bytes have come."""
+        """Let the kernel report the socket when at least ``size`` bytes have come."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def _on_readable(self) -> None:
@@ -295,7 +295,7 @@ class _Handshake:
             self.close()
             return
         if not head:
-            if self._tls is None:  # for example a port check
+            if self._tls is None:  # the client left at once, as a port check does
                 self.close()
             else:
                 self._fail("it closed the connection")

@@ -42,7 +42,7 @@ class TlsSenders:
 
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self._owed: dict[int, _Row] = {}  # by socket
+        self._owed: dict[int, _Row] = {}  # the key is the socket
         self._watch = sockets.Watch()
         self._threads = [
             threads.new_thread(f"tls-sender-{number}", self._serve) for number in range(count)

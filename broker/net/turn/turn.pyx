@@ -429,7 +429,7 @@ cdef class Turn:
             self._count()
 
     cpdef _receive(self):
-        """Receive into the shared buffer, behind the rest from the last time."""
+        """Receive into the shared buffer, after the bytes that are left from the last time."""
         cdef Py_ssize_t start = self._round.kept
         cdef bytes tail = self._tail
         cdef Py_ssize_t kept = len(tail)

@@ -249,7 +249,7 @@ class LogDirMoves:
         return count or len(self._logs.directories)
 
     async def _run(self, work: Callable[[], None]) -> None:
-        """Run work on a thread that only moves use, so that no client waits behind it."""
+        """Run work on a thread that only moves use, so that no client waits for it."""
         if self._threads is None:
             self._threads = threads.new_pool(self._thread_count, "ReplicaAlterLogDirsThread", _NICE)
         await asyncio.wrap_future(self._threads.submit(work))

@@ -53,8 +53,8 @@ class BrokerSettings:
         self._checks: list[Callable[[Layers], Awaitable[None]]] = []
         self._topic_configs: dict[frozenset[tuple[str, str]], TopicConfig] = {}
         self._counted: CatalogState | None = None
-        self._config_bytes = 0  # of the catalogue's state when it was last counted
-        self._coming_bytes = 0  # of the settings that are being written
+        self._config_bytes = 0  # in the catalogue's state that was last counted
+        self._coming_bytes = 0  # in settings that are being written
         self._coming: set[str] = set()  # subscriptions that are being written
         self._changes = OneByOne("settings", KafkaError)
         self._telling = asyncio.Lock()
