@@ -218,7 +218,7 @@ def build_in_place() -> list[Path]:
     """Put the extensions beside their sources; processes that run keep the old ones.
 
     If it fails, extensions of an older source are deleted: they would be used with this one. Those
-    of other Pythons stay for their environments.
+    for other versions of Python stay.
     """
     placed = []
     with tempfile.TemporaryDirectory(dir=ROOT, prefix=".kernels-") as scratch:

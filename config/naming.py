@@ -10,7 +10,7 @@ from siltstone.config.values import parse
 
 _REPLICAS = ".replication.throttled.replicas"
 _IS_REPLICA = re.compile(r"[0-9]+:[0-9]+").fullmatch
-_MAX_GUESSED = 200  # characters; a longer name is not a misspelt one
+_MAX_GUESSED = 200  # characters; for a longer name no similar one is looked for
 _MAX_HINTS = 20
 _NO_HINT = "see docs/configuration.md for the names there are"
 

@@ -37,7 +37,7 @@ def check_names(names: tuple[str, ...]) -> None:
     """Refuse columns that do not exist.
 
     Raises:
-        BadOption: with all of them named.
+        BadOption: One does not exist, or is named twice.
     """
     unknown = [name for name in names if name not in TYPES]
     if unknown:

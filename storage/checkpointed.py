@@ -21,7 +21,7 @@ def noted_recovery_point(log: AnyLog) -> int:
     the checkpoint is written again, its last index entries, and a cut of torn bytes after its end,
     are not on the disk yet.
     """
-    active = log.segments[-1]  # first: a roll lowers the recovery point before it shows its segment
+    active = log.segments[-1]  # read before the recovery point, since a roll lowers that first
     recovery_point = log.recovery_point
     return recovery_point - (recovery_point > active.base_offset)
 

@@ -88,12 +88,12 @@ _ATTRIBUTES: Final = Struct("=IIQiIQQQ")  # size, policy, flags, nice, priority,
 def ask_for_slice(nanoseconds: int, thread_id: int = 0) -> bool:
     """Ask for time slices of some length for a thread of this process; true if the kernel accepts.
 
-    Since Linux 6.12 a thread may say how long its turns should be (``sched_setattr`` with a runtime
-    under the normal policy, which needs no privilege). A thread with shorter turns than the thread
-    that runs begins as soon as it wakes. Without the hint it waits until the turn of the other
-    ends, which the kernel checks once a tick: every 4 ms at 250 Hz. Older kernels accept the call
-    and change nothing. ``sched_setattr`` is not in ``os``, so ctypes calls it; on a processor for
-    which its number is not known, nothing happens.
+    Since Linux 6.12 a thread may say how long its slices should be (``sched_setattr`` with a
+    runtime under the normal policy, which needs no privilege). A thread that wakes then runs at
+    once if its slices are shorter than those of the running thread. Otherwise it waits until that
+    slice ends, which the kernel checks once a tick: every 4 ms at 250 Hz. Older kernels accept the
+    call and change nothing. ``sched_setattr`` is not in ``os``, so ctypes calls it; on a processor
+    for which its number is not known, nothing happens.
 
     Thread id 0 is the calling thread. A thread to which an operator gave another policy keeps it.
     """

@@ -58,11 +58,10 @@ binds these listeners on all interfaces. If a variable or `--set` gives only lis
 advertised addresses of other listeners are left out; a listener without a host in
 `KAFKA_LISTENERS`, such as `PLAINTEXT://:9092`, is advertised by this machine's name, as in Kafka. A
 variable or `--set` wins over a file, whichever name of the setting it uses: so
-`KAFKA_LOG_RETENTION_HOURS` wins over `log.retention.ms` in a file. Each variable either is obeyed,
-or a log line says that it has no meaning here. The broker does not start with variables by which
-the image's scripts would set up TLS or users, with a controller without a broker, with a quorum of
-several nodes, with another cluster id than the folder's, or if two variables give a setting
-different values.
+`KAFKA_LOG_RETENTION_HOURS` wins over `log.retention.ms` in a file. A log line names each variable
+that has no meaning here. The broker does not start with variables by which the image's scripts
+would set up TLS or users, with a controller without a broker, with a quorum of several nodes, with
+another cluster id than the folder's, or if two variables give a setting different values.
 
 If a folder with a `server.properties` is mounted at `/mnt/shared/config`, the image reads this file
 in place of its own, as Apache Kafka's image does. Then nothing of its own file counts: that file

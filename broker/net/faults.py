@@ -51,7 +51,7 @@ class Failure:
         self._topic = topic
 
     def is_about(self, context: RequestContext, request: Any) -> bool:
-        """Tell whether the order is about a request."""
+        """Tell whether the order applies to a request."""
         if self._topic is None:
             return True
         topic = context.services.topics.topics.get(self._topic)

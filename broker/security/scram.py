@@ -156,8 +156,8 @@ class AbsentUsers:
     Each verifier looks like that of a user that exists. ``forms`` has the forms of the existing
     users' verifiers in the order in which they came; a form is never removed. A name keeps the form
     of its first answer, as a user that exists keeps its form: otherwise a new form would reveal
-    which names do not exist. So ``asked`` has a number for each of `SLOTS` slots into which names
-    fall: one more than the number of forms when a name of the slot was first asked for. All these
+    which names do not exist. So names are hashed to `SLOTS` slots, and ``asked`` notes for each
+    slot one more than the number of forms when a name of it was first asked for. All these
     verifiers have the same key. Nobody sees the key, and every login fails whatever the key is.
     """
 

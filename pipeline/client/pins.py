@@ -1,7 +1,7 @@
 """The broker's pins, asked for over its control channel: segment files of one moment.
 
-A process that may read the log directory may pin: the token lies in it. A pin ends with its lease,
-so a job's driver renews it in a thread of its own (`Pin`).
+A process that may read the log directory may pin: the token for the channel is a file there. A pin
+ends with its lease, so a job's driver renews it in a thread of its own (`Pin`).
 """
 
 import http.client

@@ -232,7 +232,7 @@ class _Sender:
         timestamp: int | None,
         headers: "list[dict[str, Any]] | None",
     ) -> None:
-        """Hand over one record. librdkafka takes the timestamp 0 to mean now, and none as well."""
+        """Hand over one record. For librdkafka the timestamp 0 means now, like no timestamp."""
         facts: dict[str, Any] = {"on_delivery": self._on_delivery}
         if partition is not None:
             facts["partition"] = partition

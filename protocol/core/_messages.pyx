@@ -644,8 +644,8 @@ cdef int64_t take_varint(Source* source, uint64_t most=0x7FFFFFFF) except -1:
 cdef int64_t take_length(Source* source, bint is_flexible, int kind) except -2:
     """Read a length in the version's encoding; return -1 for null: any length below 0, as in Kafka.
 
-    ``kind`` is the kind of the length in old versions. Kafka keeps 32 bits of a varint; the first
-    bit is the sign.
+    ``kind`` is the type of the length in versions that are not flexible. Kafka keeps 32 bits of a
+    varint; the first bit is the sign.
     """
     cdef int64_t length
     if is_flexible:

@@ -6,24 +6,24 @@ for compiled modules.
 
 from typing import Final
 
-# Of TopicProduceData.
+# Columns of TopicProduceData.
 TOPIC_NAME: Final = 0
 TOPIC_ID: Final = 1
 TOPIC_PARTITIONS: Final = 2
 
-# Of PartitionProduceData, which begins with PARTITION.
+# Columns of PartitionProduceData, whose first column is PARTITION.
 PRODUCED_RECORDS: Final = 1
 
-# Of FetchPartition.
+# Columns of FetchPartition.
 PARTITION: Final = 0
 LEADER_EPOCH: Final = 1
 FETCH_OFFSET: Final = 2
 LAST_EPOCH: Final = 3
 PARTITION_MAX_BYTES: Final = 5
 WANTED_COLUMNS: Final = 6
-"""Those that are numbers; tagged ones come after them."""
+"""The number of columns above: tagged fields have later columns."""
 
-# Of PartitionData; a PartitionProduceResponse begins in the same way.
+# Columns of PartitionData; the first ones of PartitionProduceResponse are the same.
 ERROR_CODE: Final = 1
 HIGH_WATERMARK: Final = 2
 STABLE_OFFSET: Final = 3
@@ -36,32 +36,32 @@ PREFERRED_REPLICA: Final = 9
 RECORDS: Final = 10
 FETCHED_COLUMNS: Final = 11
 
-# Of ListOffsetsPartition and OffsetForLeaderPartition, which begin as FetchPartition does.
+# Columns of ListOffsetsPartition and OffsetForLeaderPartition, after PARTITION and LEADER_EPOCH.
 QUESTION: Final = 2
 ASKED_COLUMNS: Final = 3
 
-# Of ListOffsetsPartitionResponse, which begins with PARTITION, too.
+# Columns of ListOffsetsPartitionResponse, after PARTITION and ERROR_CODE.
 END_TIMESTAMP: Final = 2
 END_OFFSET: Final = 3
 END_EPOCH: Final = 4
 END_COLUMNS: Final = 5
 
-# Of the EpochEndOffset of OffsetForLeaderEpoch.
+# Columns of EpochEndOffset in OffsetForLeaderEpoch.
 EPOCH_PARTITION: Final = 1
 EPOCH: Final = 2
 EPOCH_END: Final = 3
 EPOCH_COLUMNS: Final = 4
 
-# Of OffsetCommitRequestPartition and TxnOffsetCommitRequestPartition, which begin with PARTITION.
+# Columns of OffsetCommitRequestPartition and TxnOffsetCommitRequestPartition, after PARTITION.
 COMMITTED_OFFSET: Final = 1
 COMMITTED_EPOCH: Final = 2
 COMMITTED_METADATA: Final = 3
 COMMITTED_COLUMNS: Final = 4
 
-# Of OffsetCommitResponsePartition: PARTITION and ERROR_CODE.
+# OffsetCommitResponsePartition has only PARTITION and ERROR_CODE.
 COMMIT_CODES_COLUMNS: Final = 2
 
-# Of a partition of OffsetFetchResponse: first PARTITION, then the first fields of
+# Columns of a partition of OffsetFetchResponse: PARTITION, then the first fields of
 # OffsetCommitValue, and last an error code.
 STORED_VALUE: Final = 1
 STORED_COLUMNS: Final = 5

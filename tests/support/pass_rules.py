@@ -81,7 +81,7 @@ def judge(
     find_offset: FindOffset,
     is_discardable: bool,
 ) -> Verdict:
-    """Decide on a batch; ``is_discardable`` is what its transaction says (`transactions`)."""
+    """Decide on a batch; `transactions` says whether it ``is_discardable``."""
     has_expired = has_expired_horizon(header, rules.now_ms)
     discards_all = is_discardable and (has_expired or not header.is_control)
     retention = batch_retention(header, rules, discards_all=discards_all)

@@ -90,7 +90,7 @@ async def within(coming: Awaitable[Result], what: str) -> Result:
     """Return the result; cancel what does not end in time.
 
     Raises:
-        TimeoutError: It does not come; with what it was.
+        TimeoutError: It does not come; the error names ``what``.
     """
     try:
         return await asyncio.wait_for(coming, PATIENCE)

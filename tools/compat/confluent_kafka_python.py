@@ -70,7 +70,7 @@ class ConfluentKafkaPython:
         (folder / "unpacked" / SOURCES).rename(self._sources)
 
     def tests(self) -> list[str]:
-        """Return the tests' names, and those of the consumer's after ``kip-848/``."""
+        """Return the tests' names; ``kip-848/`` begins those that run in the consumer protocol."""
         paths = [FOLDER + part for part in PARTS]
         names = collect(self._python, *paths, cwd=self._sources, environ={})
         names = [name.removeprefix(FOLDER) for name in names]

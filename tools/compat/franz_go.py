@@ -15,7 +15,7 @@ VERSION = "v1.22.1"
 SUM = "h1:J7Xixbb7k0Itl39eaBot5PIblZh9IL3ZKYgo2yzlf40="
 MODULE = "github.com/twmb/franz-go"
 LEFT_OUT = re.compile("ETL|chaos", re.IGNORECASE)
-ASKS = "TestClient_ProduceLargeMessages"  # the release that is served; tests skip by it
+ASKS = "TestClient_ProduceLargeMessages"  # learns the broker's release, by which others skip
 TIMEOUT = 180  # seconds a test
 
 

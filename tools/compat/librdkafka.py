@@ -60,14 +60,14 @@ class Librdkafka:
         prepare([make, jobs, "build"], cwd=self._tests)
 
     def tests(self) -> list[str]:
-        """Return the numbers in the runner's table, and some of them after ``kip-848/``."""
+        """Return the runner's test numbers; ``kip-848/`` begins those that run in that protocol."""
         table = (self._tests / "test.c").read_text()
         numbers = sorted(set(re.findall(r"^ +_TEST\((\d{4})_", table, re.MULTILINE)))
         numbers = [number for number in numbers if number <= LAST]
         return numbers + [KIP_848 + number for number in IN_GROUPS]
 
     def run(self, test: str, bootstrap: str, log: Path) -> Outcome:
-        """Run the functions of one number, one after the other."""
+        """Run the functions of the test with one number, one after the other."""
         config = log.with_suffix(".conf")
         config.write_text(f"bootstrap.servers={bootstrap}\n")
         number = test.removeprefix(KIP_848)

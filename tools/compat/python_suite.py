@@ -9,7 +9,7 @@ from tools.compat.suite import Outcome, execute, prepare
 
 TIMEOUT = 180  # seconds a test
 _PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore")
-_SKIPPED = re.compile(r"^1 skipped[ ,]", re.MULTILINE)  # how pytest sums up a test that did so
+_SKIPPED = re.compile(r"^1 skipped[ ,]", re.MULTILINE)  # pytest's summary of one such test
 
 
 def make_environment(folder: Path, packages: Sequence[str]) -> Path:

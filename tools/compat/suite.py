@@ -88,7 +88,7 @@ def unpack(archive: Path, sha256: str, folder: Path) -> None:
     """Unpack a tar archive into a folder if it is the pinned one.
 
     Raises:
-        LookupError: it is another one.
+        LookupError: its SHA-256 differs.
     """
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != sha256:

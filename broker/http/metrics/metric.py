@@ -126,7 +126,7 @@ def each_of(read: Callable[[P], Mapping[str, Value]]) -> Callable[[P], Iterator[
 def rows_of(
     find: Callable[[MetricSources], P | None],
 ) -> Callable[[Callable[[P], Iterator[Row]]], Reader]:
-    """Return a maker of readers of a part's rows; no rows while the part is not built."""
+    """Return a function that makes readers of a part; they give no rows until it is built."""
 
     def make(read: Callable[[P], Iterator[Row]]) -> Reader:
         def rows(sources: MetricSources) -> Iterator[Row]:

@@ -229,7 +229,7 @@ class _Handshake:
         return _Step.DONE
 
     def on_step(self, done: asyncio.Future[_Step]) -> None:
-        """Wait for the event that the finished piece needs, or end. It runs on the loop."""
+        """Wait for the event that the next step needs, or end the handshake (loop only)."""
         self._is_stepping = False
         if self.is_over:
             self.abandon()
