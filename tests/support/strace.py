@@ -1,6 +1,5 @@
 """Traces system calls of a real process with strace, and makes them fail or take long."""
 
-import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -54,8 +53,3 @@ def _wait_for_threads(strace: Daemon, pid: int) -> None:
     count = len(list(Path(f"/proc/{pid}/task").iterdir()))
     if count > 1:
         strace.wait_for(rf"attached with {count} threads|(attached[\s\S]*){{{count}}}")
-
-
-def strace_counts(output: Path) -> int:
-    """Return how many calls were injected into."""
-    return len(re.findall(r"\(INJECTED\)|\(DELAYED\)", output.read_text(errors="replace")))

@@ -20,7 +20,6 @@ PLAIN = reference
 BOTH = in_both_forms("core", compaction, PLAIN)
 FAR = 1 << 40
 SECRET = bytes(range(16))
-NO_HORIZON = (1 << 63) - 1
 COUNTS = (
     "batches_emptied",
     "batches_read",
