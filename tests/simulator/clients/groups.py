@@ -515,8 +515,8 @@ class Groups:
             key = life if version >= _FIRST_WITH_IDS else topic.name
             value = found.get((key, place), NOTHING)
             is_judged = was_certain and is_certain(topic, life)
-            transactions: Transactions = self._history.parts["transactions"]
-            if value == _PENDING and transactions.may_pend(each.register):
+            transactions: Transactions | None = self._history.parts.get("transactions")
+            if value == _PENDING and transactions and transactions.may_pend(each.register):
                 continue
             if is_judged and not each.allows(value, self._history.now_ms, has_epoch=has_epoch):
                 allowed = [tuple(one.value) for one in each.writes if not one.is_refused]
