@@ -213,7 +213,11 @@ class Members:
                 each.forget()
         version = max(version, _FIRST_STATIC) if company.has_static else version
         yield from self._get_ids(company, chosen, version)
-        asked = [(each, self._send_join(company, each, version)) for each in chosen]
+        asked = [
+            (each, self._send_join(company, each, version))
+            for each in chosen
+            if each.id or each.instance_id is not None or version < _FIRST_WITH_IDS
+        ]
         joined: list[tuple[Member, Any]] = []
         for member, question in asked:
             yield question
