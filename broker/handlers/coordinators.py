@@ -9,6 +9,7 @@ COORDINATOR_NOT_AVAILABLE.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import (
@@ -64,10 +65,10 @@ async def find(context: RequestContext, request: FindCoordinatorRequest) -> Find
         return FindCoordinatorResponse(
             error_code=code, error_message=message, node_id=node_id, host=host, port=port
         )
-    rest = found[1:]
-    coordinators: list[Coordinator] = []
+    _, node_id, host, port, code, message = found
+    coordinators: list[Any] = []
     for some in share.pieces(keys):
-        coordinators += [Coordinator(key, *rest) for key in some]
+        coordinators += [(key, node_id, host, port, code, message) for key in some]
         await share.rest()
     for place, refusal in refused.items():
         coordinators[place] = Coordinator(keys[place], *refusal[1:])
