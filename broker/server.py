@@ -525,12 +525,7 @@ class Broker:
         from siltstone.broker.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(
-            self.topics,
-            self._settings,
-            self._io,
-            self._clock,
-            self._producer_ids,
-            self._features,
+            self.topics, self._settings, self._io, self._clock, self._producer_ids, self._features
         )
         self._tasks.start(coordinators.groups.run(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
@@ -713,10 +708,7 @@ _ALTERED: Final = (
 
 
 def _read_certificates(
-    layers: Layers,
-    io: IoThreads,
-    security: Security,
-    on_taken: Callable[[str, Endpoint], None],
+    layers: Layers, io: IoThreads, security: Security, on_taken: Callable[[str, Endpoint], None]
 ) -> Endpoints | None:
     settings = layers.server().tls_listeners()
     if not settings:

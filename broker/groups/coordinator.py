@@ -51,11 +51,7 @@ class GroupCoordinator:
     """
 
     def __init__(
-        self,
-        topics: TopicRegistry,
-        settings: BrokerSettings,
-        io: IoThreads,
-        clock: Clock,
+        self, topics: TopicRegistry, settings: BrokerSettings, io: IoThreads, clock: Clock
     ) -> None:
         self.settings = settings
         self.topics = topics

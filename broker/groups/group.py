@@ -64,11 +64,7 @@ class Group(Protocol):
         """Remove members, named by member id and instance id, and return an error code for each."""
 
     def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int | None,
+        self, member_id: str, instance_id: str | None, generation: int, version: int | None
     ) -> None:
         """Refuse a commit if the sender may not commit now.
 

@@ -52,11 +52,7 @@ class Replay:
                     self._owner.journal.skip(partition, entry[0], error)
 
     def _apply_other(
-        self,
-        partition: int,
-        groups: dict[str, tuple[int, bytes]],
-        named: set[str],
-        entry: Entry,
+        self, partition: int, groups: dict[str, tuple[int, bytes]], named: set[str], entry: Entry
     ) -> None:
         match group_records.read_key(entry.key):
             case OffsetCommitKey() as key:  # compiled code does not know the form of its value

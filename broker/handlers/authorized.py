@@ -103,12 +103,7 @@ def split_topics(
 
 
 async def split_many(
-    context: RequestContext,
-    operation: int,
-    rows: Sequence[Row],
-    share: LoopShare,
-    *,
-    by_id: bool,
+    context: RequestContext, operation: int, rows: Sequence[Row], share: LoopShare, *, by_id: bool
 ) -> tuple[Sequence[Row], dict[int, Row]]:
     """Do the same as `split_topics` in pieces, and let others be served between the pieces."""
     allowed: list[Row] = []

@@ -48,9 +48,7 @@ def describe(
         _check(request.components)
     except KafkaError as error:
         return describe_client_quotas.DescribeClientQuotasResponse(
-            error_code=error.code,
-            error_message=error.message,
-            entries=None,
+            error_code=error.code, error_message=error.message, entries=None
         )
     entries = [
         describe_client_quotas.EntryData(

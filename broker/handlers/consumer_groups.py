@@ -112,10 +112,7 @@ def _member(group: ConsumerGroup, member: Member, image: TopicImage) -> Describe
     metadata, current = member.metadata, member.current
     # The partitions that a member has yet to give up count as its own, too.
     held = {
-        topic_id: [
-            *current.assigned.get(topic_id, ()),
-            *current.revoking.get(topic_id, ()),
-        ]
+        topic_id: [*current.assigned.get(topic_id, ()), *current.revoking.get(topic_id, ())]
         for topic_id in {**current.assigned, **current.revoking}
     }
     return DescribedMember(

@@ -7,10 +7,7 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import DELETE, GROUP, READ, TOPIC
 from siltstone.broker.services import RequestContext, Services
 from siltstone.protocol import errors
-from siltstone.protocol.coordinator.group_errors import (
-    GroupIdNotFound,
-    GroupSubscribedToTopic,
-)
+from siltstone.protocol.coordinator.group_errors import GroupIdNotFound, GroupSubscribedToTopic
 from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.offset_delete import (
     OffsetDeleteRequest,

@@ -54,11 +54,7 @@ def push(
     given, metrics = request.client_instance_id, request.metrics
     try:
         instance = telemetry.admit(
-            given,
-            _client(context),
-            request.subscription_id,
-            request.compression_type,
-            len(metrics),
+            given, _client(context), request.subscription_id, request.compression_type, len(metrics)
         )
     except KafkaError as error:
         return PushTelemetryResponse(error_code=error.code)

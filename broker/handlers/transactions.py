@@ -10,13 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.rights import (
-    CLUSTER,
-    CLUSTER_ACTION,
-    TOPIC,
-    TRANSACTIONAL_ID,
-    WRITE,
-)
+from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.transaction import FIRST_WITH_EPOCH_BUMP
 from siltstone.protocol import errors

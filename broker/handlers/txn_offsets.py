@@ -114,10 +114,7 @@ async def commit(
 
 
 async def _try(
-    context: RequestContext,
-    request: TxnOffsetCommitRequest,
-    offsets: NewOffsets,
-    share: LoopShare,
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets, share: LoopShare
 ) -> ErrorCode:
     """Write offsets, with an fsync if settings ask for it, and return one code for all of them."""
     try:

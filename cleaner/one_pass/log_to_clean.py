@@ -81,9 +81,7 @@ def aborted_in(segments: Iterable[ReadableSegment]) -> tuple[AbortedTransaction,
     return tuple(sorted(found, key=lambda entry: entry.first_offset))
 
 
-def last_of_producers(
-    producers: Iterable[tuple[int, ProducerEntry]],
-) -> tuple[LastOfProducer, ...]:
+def last_of_producers(producers: Iterable[tuple[int, ProducerEntry]]) -> tuple[LastOfProducer, ...]:
     """Return the last data offsets of producers, by id."""
     return tuple(
         sorted(

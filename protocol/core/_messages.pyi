@@ -22,11 +22,7 @@ def read(
     table: Table, buffer: Buffer, position: int, end: int, room: int, at_once: int = ...
 ) -> tuple[Any, int]: ...
 def fill_versioned(
-    grid: Grid,
-    first: int,
-    tables: list[Table],
-    cells: list[bytes | None],
-    missing: tuple[Any, ...],
+    grid: Grid, first: int, tables: list[Table], cells: list[bytes | None], missing: tuple[Any, ...]
 ) -> None: ...
 def read_in_steps(
     table: Table, buffer: Buffer, position: int, end: int, room: int
@@ -36,13 +32,7 @@ def read_head(
 ) -> tuple[int, int, int, str | None, int]: ...
 def write(table: Table, row: Any, head: int = ...) -> bytes: ...
 def write_alike(
-    table: Table,
-    row: Any,
-    head: int,
-    grid: Grid,
-    columns: tuple[int, ...],
-    start: int,
-    stop: int,
+    table: Table, row: Any, head: int, grid: Grid, columns: tuple[int, ...], start: int, stop: int
 ) -> list[bytes]: ...
 def write_response(
     table: Table,

@@ -157,11 +157,7 @@ def validate(records: memoryview, config: TopicConfig, now_ms: int) -> Validated
         _check_unopened(header, limits, stamp_error)
     elif content.flags & _BAD_RECORDS or stamp_error is not None:
         refuse_records(
-            header,
-            content.data,
-            limits,
-            keys_required=config.is_compacted,
-            stamp_error=stamp_error,
+            header, content.data, limits, keys_required=config.is_compacted, stamp_error=stamp_error
         )
     return _store(records, header, config, now_ms, content)
 
@@ -247,11 +243,7 @@ def _check_unopened(header: BatchHeader, limits: Limits, stamp_error: str | None
 
 
 def _store(
-    records: memoryview,
-    header: BatchHeader,
-    config: TopicConfig,
-    now_ms: int,
-    content: _Content,
+    records: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, content: _Content
 ) -> ValidatedBatch:
     """Correct the batch in place, or rebuild it if its codec or its offset deltas must change."""
     is_stamped = config.is_log_append_time

@@ -237,11 +237,7 @@ def _agree(known: dict[Path, MetaProperties], node_id: int, wanted: str | None) 
 
 
 def _identify(
-    found: _Locked,
-    properties: MetaProperties | None,
-    cluster_id: str,
-    node_id: int,
-    now_ms: int,
+    found: _Locked, properties: MetaProperties | None, cluster_id: str, node_id: int, now_ms: int
 ) -> LogDirectory:
     """Return the directory with its ids; ids of a new directory are written."""
     try:

@@ -372,10 +372,7 @@ class Log(LogParts):
         """Return what retention deletes now; the first call may read bytes of the segments."""
         with self._reading():
             return find_doomed(
-                self.segments,
-                self.config,
-                now_ms=now_ms,
-                log_start_offset=self.log_start_offset,
+                self.segments, self.config, now_ms=now_ms, log_start_offset=self.log_start_offset
             )
 
     def _roll_if_possible(self) -> bool:

@@ -20,11 +20,7 @@ class Doomed(NamedTuple):
 
 
 def find_doomed(
-    segments: Sequence[ReadableSegment],
-    config: TopicConfig,
-    *,
-    now_ms: int,
-    log_start_offset: int,
+    segments: Sequence[ReadableSegment], config: TopicConfig, *, now_ms: int, log_start_offset: int
 ) -> list[Doomed]:
     """Return how many segments each rule deletes after the segments of the rules before it.
 

@@ -59,9 +59,7 @@ def encode(producers: Iterable[tuple[int, ProducerEntry]]) -> bytes:
 
 
 def decode(
-    data: "Buffer",
-    end_offset: int = files.MAX_OFFSET,
-    checksum: "Callable[[Buffer], int]" = crc32c,
+    data: "Buffer", end_offset: int = files.MAX_OFFSET, checksum: "Callable[[Buffer], int]" = crc32c
 ) -> dict[int, ProducerEntry]:
     """Return the producers in a snapshot of the batches below ``end_offset``.
 

@@ -9,12 +9,7 @@ from typing import Final
 from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index
-from siltstone.storage.segment.index import (
-    OFFSET_ENTRY,
-    TIME_ENTRY,
-    OffsetIndex,
-    TimeIndex,
-)
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex
 from siltstone.storage.segment.readable import ReadableSegment
 
 LOG_REMEDY: Final = (

@@ -561,11 +561,7 @@ class ClassicGroup:
     # Committed offsets
 
     def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int | None,
+        self, member_id: str, instance_id: str | None, generation: int, version: int | None
     ) -> None:
         """Refuse a commit that is not of this generation, unless the group has no members.
 

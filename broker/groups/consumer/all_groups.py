@@ -119,11 +119,7 @@ class HostedConsumerGroup:
     # The interface for the coordinator
 
     def check_commit(
-        self,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        version: int | None,
+        self, member_id: str, instance_id: str | None, generation: int, version: int | None
     ) -> None:
         """Refuse a commit if the sender may not commit now."""
         checks.check_commit(self.machine, member_id, instance_id, generation, version)

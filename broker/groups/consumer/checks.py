@@ -46,8 +46,7 @@ def check_commit(
         )
     if member_epoch > member.epoch:
         raise _stale(
-            member,
-            f"epoch {member_epoch} is newer than {member.epoch}, that of member {member.id}",
+            member, f"epoch {member_epoch} is newer than {member.epoch}, that of member {member.id}"
         )
 
 

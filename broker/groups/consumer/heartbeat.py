@@ -138,10 +138,7 @@ def heartbeat(changes: Changes, request: HeartbeatRequest, world: World) -> Hear
         request.member_epoch == JOIN_EPOCH or request.is_full or assigned != before.current.assigned
     )
     return HeartbeatResult(
-        after.id,
-        after.epoch,
-        world.policy.heartbeat_interval_ms,
-        assigned if is_told else None,
+        after.id, after.epoch, world.policy.heartbeat_interval_ms, assigned if is_told else None
     )
 
 

@@ -13,11 +13,7 @@ from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member, MemberState
 from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.reconcile import Goal, reconcile
-from siltstone.broker.groups.consumer.target import (
-    bump_epoch,
-    follow_epoch,
-    follow_topics,
-)
+from siltstone.broker.groups.consumer.target import bump_epoch, follow_epoch, follow_topics
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     MemberMetadata,

@@ -139,10 +139,7 @@ def _are_classic_but(group: ConsumerGroup, leaving: Collection[Member]) -> int:
 
 
 def downgrade(
-    group: ConsumerGroup,
-    leaving: Iterable[Member],
-    image: TopicImage,
-    services: ClassicServices,
+    group: ConsumerGroup, leaving: Iterable[Member], image: TopicImage, services: ClassicServices
 ) -> ClassicGroup:
     """Return the classic group of the classic members; nothing is written yet.
 
