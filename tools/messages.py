@@ -286,10 +286,9 @@ def print_module(title: str, pieces: list[str]) -> str:
         head.append("from collections.abc import Sequence")
     head += [
         f"from typing import {typing}",
-        "",
         f"from siltstone.protocol.messages import {', '.join(ours)}",
     ]
-    return "\n".join([*head, "", "", text, ""])
+    return "\n".join([*head, "", text, ""])
 
 
 def to_snake(name: str) -> str:

@@ -1,9 +1,7 @@
 """AddOffsetsToTxn (25). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class AddOffsetsToTxnRequest(NamedTuple):
     transactional_id: Annotated[str, "string"] = ""

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class DeleteGroupsRequest(NamedTuple):
     groups_names: Annotated[Sequence[str], "[]string"] = ()

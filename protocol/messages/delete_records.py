@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class DeleteRecordsPartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0

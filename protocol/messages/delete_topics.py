@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import NO_ID, Message
-
 
 class DeleteTopicState(NamedTuple):
     name: Annotated[str | None, "string 6+ null"] = None

@@ -1,9 +1,7 @@
 """EndTxn (26). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class EndTxnRequest(NamedTuple):
     transactional_id: Annotated[str, "string"] = ""

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import NO_ID, Message, Records
-
 
 class ReplicaState(NamedTuple):
     replica_id: Annotated[int, "int32 15+"] = -1

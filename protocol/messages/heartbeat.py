@@ -1,9 +1,7 @@
 """Heartbeat (12). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class HeartbeatRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""

@@ -1,9 +1,7 @@
 """InitProducerId (22). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class InitProducerIdRequest(NamedTuple):
     transactional_id: Annotated[str | None, "string null"] = ""

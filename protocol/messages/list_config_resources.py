@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class ListConfigResourcesRequest(NamedTuple):
     resource_types: Annotated[Sequence[int], "[]int8 1+"] = ()

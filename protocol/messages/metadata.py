@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import NO_ID, Message
-
 
 class MetadataRequestTopic(NamedTuple):
     topic_id: Annotated[bytes, "uuid 10+"] = NO_ID

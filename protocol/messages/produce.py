@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import NO_ID, Message, Records
-
 
 class PartitionProduceData(NamedTuple):
     index: Annotated[int, "int32"] = 0  # type: ignore[assignment]

@@ -1,9 +1,7 @@
 """PushTelemetry (72). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import NO_ID, Message
-
 
 class PushTelemetryRequest(NamedTuple):
     client_instance_id: Annotated[bytes, "uuid"] = NO_ID

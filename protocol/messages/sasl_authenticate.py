@@ -1,9 +1,7 @@
 """SaslAuthenticate (36). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-
 from siltstone.protocol.messages import Message
-
 
 class SaslAuthenticateRequest(NamedTuple):
     auth_bytes: Annotated[bytes, "bytes"] = b""
