@@ -619,20 +619,24 @@ async def gather(topics, int version, share):
 
     The non-batch comes second: the last result of a partition is its answer.
     """
-    cdef dict gathered = {}
-    cdef list once = []
+    cdef dict gathered = {}, rows
+    cdef list once = [], last, kept
     for name, topic_id, partitions in topics:
         if partitions:
-            rows = gathered.setdefault((name, topic_id), ({}, {}))
+            rows = gathered.setdefault((name, topic_id), {})
         for row in partitions:
             index, records = row
-            rows[is_no_batch(records, version)][index] = row
+            last = rows.setdefault(index, [None, None])
+            last[is_no_batch(records, version)] = row
             await share.rest()
         await share.rest()
     for name, topic_id in list(gathered):
-        batches, others = gathered.pop((name, topic_id))
-        once.append(TopicProduceData(name, topic_id, [*batches.values(), *others.values()]))
-        await share.rest()
+        rows = gathered.pop((name, topic_id))
+        kept = []
+        for last in rows.values():
+            kept += [row for row in last if row is not None]
+            await share.rest()
+        once.append(TopicProduceData(name, topic_id, kept))
     return once
 
 
