@@ -315,7 +315,7 @@ class Consumers:
         elif how == "old_version":
             version = 8
         is_early = how == "stale" and (since is None or since >= member.epoch)
-        is_had = since is not None or (topic.topic_id, 0) not in member.told
+        is_had = since is not None or (topic.topic_id, 0) not in member.held
         must_fail = was_sure and (
             how in {"early", "nobody", "old_version"} or (is_early and is_had)
         )

@@ -90,7 +90,9 @@ class Slot:
 class View:
     """A partition as a request is sent: what its answer must tell."""
 
-    def __init__(self, topic: TopicModel | None, place: Place, *, is_by_id: bool) -> None:
+    def __init__(
+        self, topic: TopicModel | None, place: Place, wanted: Wanted, *, is_by_id: bool
+    ) -> None:
         self.topic = topic
         self.partition = place[1]
         self.life = None if topic is None else topic.topic_id
@@ -102,6 +104,12 @@ class View:
         if topic is not None and not is_old and self.partition < len(topic.logs):
             self.log = topic.logs[self.partition]
             self.end = self.log.end
+        self._had_data = self.log is not None and self.log.find(wanted.offset) is not None
+
+    @property
+    def has_data(self) -> bool:
+        """Tell whether there is something to read, and was so all the while."""
+        return self.is_alive and self._had_data
 
     @property
     def is_alive(self) -> bool:
@@ -255,8 +263,8 @@ class Sessions:
         by_id |= {old: topic for topic in topics.values() for old in topic.old_ids}
         find = by_id.get if session.is_by_id else topics.get
         return {
-            place: View(find(place[0]), place, is_by_id=session.is_by_id)
-            for place in session.wanted
+            place: View(find(place[0]), place, wanted, is_by_id=session.is_by_id)
+            for place, wanted in session.wanted.items()
         }
 
     def _open(self, slot: Slot, version: int, chosen: list[float], is_abandoned: bool) -> Action:
@@ -347,7 +355,7 @@ class Sessions:
         session.may_be_gone |= not session.wanted
         view = self._view(session)
         now_ms = session.used_ms = self._history.now_ms
-        is_ready = any(self._has_data(session.wanted[each], view[each]) for each in view)
+        is_ready = any(each.has_data for each in view.values())
         asked = slot.client.send(FETCH, row, session.version)
         yield asked
         if asked.is_lost:
@@ -415,10 +423,6 @@ class Sessions:
 
     # What answers must have.
 
-    @staticmethod
-    def _has_data(wanted: Wanted, view: View) -> bool:
-        return view.is_alive and view.log is not None and view.log.find(wanted.offset) is not None
-
     def _judge(
         self, session: Session, view: dict[Place, View], answer: Any, *, is_all: bool, is_full: bool
     ) -> None:
@@ -446,7 +450,7 @@ class Sessions:
             row.records or row.error_code for topic in answer.responses for row in topic.partitions
         ):
             for place, seen in view.items():
-                if self._has_data(session.wanted[place], seen):
+                if seen.has_data:
                     raise Wrong(f"session {session.id} gets no data at all, not of {place}")
 
     def _judge_unnamed(
@@ -456,7 +460,7 @@ class Sessions:
             raise Wrong(f"{what} is not named")
         if seen.is_dead:
             raise Wrong(f"{what} is not named, although its topic is gone")
-        if is_all and wanted.size >= _ENOUGH and self._has_data(wanted, seen):
+        if is_all and wanted.size >= _ENOUGH and seen.has_data:
             raise Wrong(f"{what} is not named, although there is data at {wanted.offset}")
         if seen.is_alive and wanted.told[0] < seen.end:
             raise Wrong(f"{what} is not named, although its end is {seen.end}")
@@ -495,7 +499,7 @@ class Sessions:
         if not log.start >= told[1] >= log.durable_start and not told[1] <= log.may_start:
             raise Wrong(f"{what} starts at {told[1]}")
         must_have = is_all and wanted.size >= _ENOUGH and wanted.offset >= log.may_start
-        if must_have and not data and self._has_data(wanted, seen):
+        if must_have and not data and seen.has_data:
             raise Wrong(f"{what} gets no data at {wanted.offset}")
         self._records.check_fetched(topic, seen.partition, wanted.offset, data)
         for each in read_batches(data):
