@@ -175,7 +175,7 @@ class History:
         self.faults = Faults(self.world.sleep, self._park, turn_of(plan.seed, _find_sites()))
         self.world.find_fault = self.faults.before
         self._is_armed = self._is_lasting = False
-        self._forgiven = 0
+        self._forgiven = self._mends = 0
         self.incarnation = Incarnation(self.world, plan.settings)
         self._clients: list[Client] = []
         self.parts = {name: PARTS[name](self, plan.parts[name]) for name in plan.parts}
@@ -215,7 +215,8 @@ class History:
 
     def _park(self) -> None:
         """Have a call hang until the disk is mended."""
-        self.world.wait(lambda: not self._is_armed)
+        before = self._mends
+        self.world.wait(lambda: self._mends > before)
 
     def client(self) -> Client:
         """Return a new client."""
@@ -303,7 +304,8 @@ class History:
             return [each for each, asked in running.items() if asked.answer is not None]
 
         if not self.incarnation.run_until(done, 40.0) and self._is_armed:
-            self._mend()  # a call of the disk hangs
+            self._mends += 1  # a call of the disk hangs; what failed before is still answered
+            self.faults.mend()
         if not self.incarnation.run_until(done, 130.0):
             waiting = [asked.key for asked in running.values()]
             raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
@@ -340,6 +342,7 @@ class History:
 
     def _mend(self) -> None:
         self._is_armed = False
+        self._mends += 1
         self.faults.mend()
         behind_markers = any("transaction_index" in site.file for site in self.faults.hit)
         if not self._is_lasting and not behind_markers:  # whose transactions only a start ends
