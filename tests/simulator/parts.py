@@ -11,6 +11,7 @@ from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
+from tests.simulator.clients.rules import Rules
 from tests.simulator.clients.sessions import Sessions
 from tests.simulator.clients.transactions import Transactions
 
@@ -27,6 +28,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "admin": Admin,
     "consumers": Consumers,
     "sessions": Sessions,
+    "rules": Rules,
 }
 """Each part by its name. A part has:
 
