@@ -52,10 +52,18 @@ async def list_all(
         every = context.services.transactions().list_all()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code)
+    producer_ids = frozenset(request.producer_id_filters)
+    states = frozenset(request.state_filters)
     found: list[ListedTransaction] = []
     for transactional_id, transaction in every:
         if (
-            _is_wanted(transaction, request, context.services.clock.now_ms())
+            _is_wanted(
+                transaction,
+                producer_ids,
+                states,
+                request.duration_filter,
+                context.services.clock.now_ms(),
+            )
             and matches(transactional_id)
             and context.sees(DESCRIBE, TRANSACTIONAL_ID, transactional_id)
         ):
@@ -101,10 +109,16 @@ def _pattern(pattern: str | None) -> Callable[[str], bool]:
     return lambda transactional_id: bool(compiled.fullmatch(transactional_id))
 
 
-def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.producer_id_filters and transaction.producer_id not in request.producer_id_filters:
+def _is_wanted(
+    transaction: Transaction,
+    producer_ids: frozenset[int],
+    states: frozenset[str],
+    longer_ms: int,
+    now_ms: int,
+) -> bool:
+    """Tell whether a transaction matches the filters; an empty one, or -1, matches all."""
+    if producer_ids and transaction.producer_id not in producer_ids:
         return False
-    if request.state_filters and transaction.state.title not in request.state_filters:
+    if states and transaction.state.title not in states:
         return False
-    longer_ms = request.duration_filter
     return longer_ms < 0 or now_ms - transaction.started_ms > longer_ms
