@@ -357,11 +357,12 @@ class History:
 
     def _do_stop(self, steps: Sequence[Step] = ()) -> None:
         self._do_mend()
+        is_clean = self.is_sound  # a disk that has failed for good takes no flush
         self.incarnation.stop()
         for part in self.parts.values():
             if hasattr(part, "stopped"):
                 part.stopped()
-        self._begin_again("stop", steps)
+        self._begin_again("stop" if is_clean else "kill", steps)
 
     def _do_kill(self, steps: Sequence[Step] = ()) -> None:
         self._end("kill")
