@@ -446,7 +446,7 @@ class Broker:
         first = self.listeners[0]
         is_guarded = first.logins or first.handshakes or self._security.authorizer is not None
         dial = first.dial if is_guarded else None
-        await self.probe.open((first.host, first.port), dial)
+        self.probe.aim((first.host, first.port), dial)
         for listener in self.listeners:
             _logger.info(
                 "listening listener=%s address=%s",
@@ -661,23 +661,21 @@ def _make_logins(listener: str, security: Security) -> Logins | None:
 def _read_security(
     directories: Sequence[Path], server: ServerConfig, io: IoThreads, clock: Clock
 ) -> Security:
-    for folder in directories[1:]:
-        for name in (files.ACLS, files.USERS):
-            if files.find_size(str(folder / name)) is not None:
-                raise StartError(
-                    f"{folder / name} is not in the first log directory, so that nobody would obey "
-                    f"it; put {folder} first in log.dirs, or move the file to {directories[0]}"
-                )
     security = Security(directories[0], io, clock)
     try:
+        for folder in directories[1:]:
+            for name in (files.ACLS, files.USERS):
+                if files.find_size(str(folder / name)) is not None:
+                    raise StartError(
+                        f"{folder / name} is not in the first log directory, so that nobody would "
+                        f"obey it; put {folder} first in log.dirs, or move the file to "
+                        f"{directories[0]}"
+                    )
         security.load(server)
     except (PrivateFileError, SecurityFault) as error:
         raise StartError(str(error)) from error
     except OSError as error:
-        raise StartError(
-            f"audit.log.file {server.security.audit_log_file} cannot be written: {error.strerror}; "
-            "choose another, or make its folder"
-        ) from error
+        raise StartError(f"cannot read users, quotas and ACLs: {error}; check the disk") from error
     return security
 
 

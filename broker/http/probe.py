@@ -8,6 +8,7 @@ Apache Kafka, which does not start if a folder has another kind of name.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from struct import Struct
@@ -34,6 +35,8 @@ from siltstone.storage.manager import LogManager
 from siltstone.storage.randomness import random_bytes, random_id
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.topic_partition import FolderState, TopicPartition, folder_name
+
+_logger = logging.getLogger(__name__)
 
 Dial: TypeAlias = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
@@ -85,29 +88,24 @@ class Probe:
     def _folder(self) -> Path:
         return self._directory.path / self._folder_name
 
-    async def open(self, address: tuple[str, int], dial: Dial | None = None) -> None:
-        """Create and register the log; the listener is at ``address``, or ``dial`` connects to it.
+    def aim(self, address: tuple[str, int], dial: Dial | None = None) -> None:
+        """Note that the listener is at ``address``, or that ``dial`` connects to it."""
+        self._dial = dial
+        self._address = (reachable(address[0]), address[1])
+
+    async def round_trip(self) -> None:
+        """Append a new record, fetch it and compare every byte; a missing log is created before.
 
         The logs must be open.
 
         Raises:
-            OSError: The folder cannot be written.
-        """
-        self._dial = dial
-        self._address = (reachable(address[0]), address[1])
-        self._registered[self.name, 0] = await self._io.run(self._create)
-
-    async def round_trip(self) -> None:
-        """Append a new record, fetch it and compare every byte.
-
-        Raises:
             ProbeFailed: the broker refused it, or answered other bytes.
-            OSError: the listener cannot be reached.
+            OSError: the log cannot be created, or the listener cannot be reached.
             EOFError: the connection was closed without an answer.
         """
-        log = self._registered[self.name, 0]
-        if log.size > MAX_LOG_BYTES:
-            await self._io.run(log.abandon, self._folder)
+        log = self._registered.get((self.name, 0))
+        if log is None or log.size > MAX_LOG_BYTES:
+            await self._leave()
             self._registered[self.name, 0] = await self._io.run(self._create)
         record = Record(0, self._clock.now_ms(), b"probe", random_bytes(16))
         batch = bytes(build_batch([record]))
@@ -118,11 +116,22 @@ class Probe:
             raise ProbeFailed("the record that was appended is not the one that was fetched")
 
     async def close(self) -> None:
-        """Unregister the log and remove its folder; idempotent."""
+        """Unregister the log and remove its folder; idempotent.
+
+        A folder that the disk keeps goes with the next start: it has the name of a deleted one.
+        """
+        if await self._leave():
+            try:
+                await self._io.run(files.remove_folder, self._folder)
+            except OSError as error:
+                _logger.warning("probe not removed folder=%s reason=%s", self._folder, error)
+
+    async def _leave(self) -> bool:
+        """Unregister the log; tell whether there was one."""
         log = self._registered.pop((self.name, 0), None)
         if log is not None:
             await self._io.run(log.abandon, self._folder)
-            await self._io.run(files.remove_folder, self._folder)
+        return log is not None
 
     async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
         """Append a batch; return its offset and the bytes that a fetch from there returns."""

@@ -83,7 +83,8 @@ class Security:
         Raises:
             PrivateFileError: A file of users, quotas or ACLs cannot be trusted, or is damaged.
             SecurityFault: A listener accepts tokens and has no keys to check them.
-            OSError: The audit log cannot be written.
+            SecurityFault: The audit log cannot be written.
+            OSError: The system does not say which files there are.
         """
         asked = {each.name: server.sasl_of(each) for each in server.bound_listeners}
         sasl = {name: settings for name, settings in asked.items() if settings is not None}
@@ -110,7 +111,13 @@ class Security:
             from siltstone.broker.security.audit import Audit  # noqa: PLC0415  # few starts need it
 
             file = Path(server.security.audit_log_file) if server.security.audit_log_file else None
-            self.audit = Audit(self._clock, file)
+            try:
+                self.audit = Audit(self._clock, file)
+            except OSError as error:
+                raise SecurityFault(
+                    f"audit.log.file {file} cannot be written: {error.strerror}; choose another, "
+                    "or make its folder"
+                ) from error
 
     def rights_of(self, client: Client | None) -> Rights | None:
         """Return a client's rights, one object for a principal and host; None if all is allowed."""

@@ -1,6 +1,7 @@
 """The probe's record through a real broker's listener, and its log that nobody sees."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from siltstone.broker.http.readiness import ProbeFailed
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import Message, fetch
 from siltstone.protocol.messages.fetch import FetchResponse
+from siltstone.storage import files
+from siltstone.storage.log import recovery
 from siltstone.storage.topic_partition import FolderState, parse_folder
 from tests.support.running import Running, running
 
@@ -65,6 +68,41 @@ async def test_log_is_made_anew_when_it_has_grown(
         await probe.round_trip()
 
         assert broker.topics.logs[probe.name, 0].size <= 500
+
+
+async def test_start_whose_disk_refuses_the_log_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It serves, and is ready as soon as the log can be created."""
+    create = recovery.create_partition
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "planned")
+
+    monkeypatch.setattr(probe_module, "create_partition", refuse)
+    async with running(tmp_path) as broker:
+        with pytest.raises(OSError, match="planned"):
+            await broker.probe.round_trip()
+        monkeypatch.setattr(probe_module, "create_partition", create)
+        await broker.probe.round_trip()
+
+
+async def test_stop_goes_on_whose_disk_keeps_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The logs are closed, and the folder has the name of a deleted one, which a start removes."""
+
+    def refuse(_: Path) -> None:
+        raise OSError(errno.EIO, "planned")
+
+    caplog.set_level("INFO")
+    async with running(tmp_path):
+        monkeypatch.setattr(files, "remove_folder", refuse)
+    monkeypatch.undo()
+
+    assert caplog.messages[-1] == "stopped clean=True"
+    [left] = await asyncio.to_thread(folders, tmp_path)
+    assert parse_folder(left.name).state is FolderState.DELETE
 
 
 async def test_log_that_refuses_fails_the_trip(broker: Running, probe: Probe) -> None:
