@@ -19,6 +19,7 @@ from siltstone.protocol.errors import InvalidTopic, KafkaStorageError
 from siltstone.protocol.names import check_topic_name, uuid_text
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.log.log import Log
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
 from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
@@ -40,6 +41,9 @@ async def recover_topics(
     """
     plan = join(catalog.state, manager.folder_ids())
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
+    half_made = [each for each in plan.foreign if _is_half_made(manager.logs.get(each))]
+    plan.foreign = [each for each in plan.foreign if each not in half_made]
+    plan.doomed += half_made
     new = [name for name in plan.adopted if name not in catalog.state.topics]
     lost = len(new)
     if new:
@@ -81,6 +85,11 @@ async def recover_topics(
     except KafkaStorageError as error:
         raise LogDirError(error.message) from error
     return plan.topics
+
+
+def _is_half_made(log: Log | None) -> bool:
+    """Tell whether a folder is left of a creation that failed: it has no id and no record."""
+    return log is not None and log.topic_id == UNKNOWN_TOPIC_ID and not log.log_end_offset
 
 
 def _take_settings(
@@ -164,7 +173,7 @@ class Plan:
     ``adopted`` are names that the catalogue lacked or knew with fewer partitions; ``unmarked``
     folders get the id of their topic; ``foreign`` folders have another topic's id, or no id that
     can be right, and are left alone; ``missing`` partitions get an empty folder; ``doomed`` folders
-    are deleted.
+    are deleted: those of deleted topics, and those that a creation left half-made.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)

@@ -120,6 +120,18 @@ async def test_a_folder_without_an_id_gets_the_topics(tmp_path: Path) -> None:
     await home.close()
 
 
+async def test_a_folder_that_a_failed_creation_left_is_removed(tmp_path: Path) -> None:
+    """It has neither an id nor a record, and would prevent that the topic is created."""
+    await _make(tmp_path)
+    (tmp_path / "data-0" / "pears-0").mkdir()
+    home = await ServicesOnDisk(tmp_path).open()
+
+    assert home.services.topics.topics.keys() == {"orders"}
+    topic = await home.services.topics.create("pears", 1, {})
+    assert topic.logs[0] is not None
+    await home.close()
+
+
 async def test_partitions_in_several_directories_are_one_topic(tmp_path: Path) -> None:
     """Only the first directory has the catalogue; all have folders."""
     home = await ServicesOnDisk(tmp_path, directories=2).open()
