@@ -195,7 +195,9 @@ def _read(path: Path) -> CatalogState | None:
         raise LogDirError(
             f"{_find_closed(path)} by this user; give it the right to or choose another log.dirs"
         ) from error
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise LogDirError(f"{path} cannot be read: {error}; check the disk") from error
+    except ValueError as error:
         raise LogDirError(
             f"{path} cannot be used: {error}; repair it, or move it away to have the topics made "
             "again from their folders, which loses their settings"

@@ -159,6 +159,9 @@ def _lock(path: Path) -> _Locked:
     try:
         if not files.exists(path):
             files.create_folder(path)
+        elif not files.exists(path / files.META_PROPERTIES):
+            with suppress(PermissionError):  # then another user has made it
+                files.fsync_directory(path.parent)  # a start that made it may have ended before
         if files.is_folder(path) and not disk.access(path, os.W_OK | os.X_OK):
             raise LogDirError(
                 f"log directory {path} cannot be written by user {os.geteuid()}, it belongs to "
@@ -201,8 +204,11 @@ def _read_identities(paths: Iterable[Path]) -> dict[Path, MetaProperties]:
     for path in paths:
         try:
             properties = MetaProperties.read(path)
-        except (MalformedCheckpoint, OSError) as error:
+        except MalformedCheckpoint as error:
             faults.append(f"{error}; restore the file or choose another log.dirs")
+        except OSError as error:
+            name = path / files.META_PROPERTIES
+            faults.append(f"{name} cannot be read: {error}; check the disk")
         else:
             if properties is not None:
                 found[path] = properties

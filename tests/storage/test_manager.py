@@ -129,6 +129,23 @@ def test_a_new_directory_is_there_after_a_power_failure(
     assert fsyncs[0] == str(tmp_path)
 
 
+def test_a_directory_that_a_start_has_made_and_not_fsynced_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The start was killed in between, or its fsync failed."""
+    path = tmp_path / "data"
+    path.mkdir()
+    disk = install(monkeypatch)
+    with _running(path):
+        first = [path for kind, path in disk.calls if kind == "fsync"]
+    disk.calls.clear()
+    with _running(path):
+        later = [path for kind, path in disk.calls if kind == "fsync"]
+
+    assert first[0] == str(tmp_path)
+    assert str(tmp_path) not in later
+
+
 def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> None:
     """It exists only between a clean stop and the next start, before any log is opened."""
     mark = tmp_path / files.CLEAN_SHUTDOWN
