@@ -87,6 +87,11 @@ class CoordinatorLog:
         return self.name in self._topics.topics
 
     @property
+    def has_failed(self) -> bool:
+        """Whether a partition could not be read."""
+        return bool(self._failed)
+
+    @property
     def is_settled(self) -> bool:
         """Whether there are partitions, and all of them were read."""
         return not self._loading and not self._failed and self.name in self._topics.topics

@@ -80,8 +80,8 @@ class DeletedTopics:
     """The deleted topics of which groups still have offsets (loop only).
 
     ``loaded`` is set when the offsets of all groups are known. `forget` begins a walk; if a walk is
-    under way, another walk follows it. If the journal refuses a deletion, it is tried again when
-    offsets expire, and at the next start.
+    under way, another walk follows it. If the journal refuses a deletion, or could not be read, it
+    is tried again when offsets expire, and at the next start.
     """
 
     def __init__(self, owner: Owner, loaded: asyncio.Event) -> None:
@@ -110,7 +110,7 @@ class DeletedTopics:
             self._is_walking = False
 
     async def _walk_and_release(self, deleted: Mapping[str, UUID]) -> bool:
-        if not await self._walk(deleted.keys()):
+        if self._owner.journal.has_failed or not await self._walk(deleted.keys()):
             return False
         try:
             # The tombstones must be durable before the catalogue drops the names of deleted topics.

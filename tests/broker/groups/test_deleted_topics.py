@@ -1,6 +1,7 @@
 """Offsets of deleted topics: one walk for all, and none is taken for a new topic's."""
 
 import asyncio
+import errno
 import shutil
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from siltstone.broker.coordination import journal
 from siltstone.broker.groups import expiry
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.topics.retired import RetiredNames
@@ -366,3 +368,29 @@ async def test_a_start_goes_on_with_it(tmp_path: Path) -> None:
             await walked(home)
             assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
             assert home.groups.offsets.count == 3 * (len(TOPICS) - 1)
+
+
+async def test_a_start_that_cannot_read_the_journal_keeps_the_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not know which groups have offsets of a deleted topic; a later start does."""
+    async with running(tmp_path / "data", *SETS) as home:
+        await begin(home, 3)
+        home.groups.loaded.clear()
+        await home.topics.delete(home.topics.topics["t0"])
+
+    def refuse(_: object) -> None:
+        raise OSError(errno.EIO, "planned")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "_read", refuse)
+        async with running(tmp_path / "data", *SETS) as home:
+            await home.groups.loaded.wait()
+            names = "offsets of deleted topics"
+            await give_turns_until(
+                lambda: all(each.get_name() != names for each in asyncio.all_tasks()), "it walks"
+            )
+            assert home.topics.retired
+    async with running(tmp_path / "data", *SETS) as home:
+        await walked(home)
+        assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
