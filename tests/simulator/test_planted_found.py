@@ -19,7 +19,7 @@ ADVICE = (
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", ["alter", "cut-the-end", "reuse"])
+@pytest.mark.parametrize("name", ["alter", "cut-the-end", "keep-an-aborted-offset", "reuse"])
 def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     """A seed is wrong with the patch that is not wrong so without it, after a few histories."""
     tree = applied(PLANTED[name], tmp_path)

@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -30,6 +25,7 @@ from siltstone.protocol.messages.produce import (
 )
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.simulator.clients.records import CREATE_TOPICS, creation
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.compacted import CompactedLog, Frame, Read, Row, read_frames
 from tests.simulator.model.log import Wrong
@@ -41,7 +37,7 @@ if TYPE_CHECKING:
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client, Question
 
-_PRODUCE, _FETCH, _LIST_OFFSETS, _CREATE_TOPICS, _ALTER = 0, 1, 2, 19, 44
+_PRODUCE, _FETCH, _LIST_OFFSETS, _ALTER = 0, 1, 2, 44
 _TOPIC: Final = 2
 _CHECK_MS: Final = 500
 _CHANGES: Final = (
@@ -145,9 +141,7 @@ class Compacted:
     def set_up(self) -> Action:
         """Create the topics."""
         for name, settings in self._settings.items():
-            configs = [CreatableTopicConfig(*each) for each in settings.items()]
-            row = CreateTopicsRequest([CreatableTopic(name, 1, 1, (), configs)], 30_000)
-            asked = self._client.send(_CREATE_TOPICS, row)
+            asked = self._client.send(CREATE_TOPICS, creation(name, 1, settings))
             yield asked
             (answer,) = asked.response.topics
             if answer.error_code:

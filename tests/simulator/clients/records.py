@@ -37,7 +37,7 @@ from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sen
 from tests.simulator.model.topics import Presence, TopicModel
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator, Iterator, Mapping
     from random import Random
 
     from tests.simulator.history import Action, History
@@ -180,9 +180,8 @@ class Records:
 
     def _create(self, topic: TopicModel, client: Client) -> Action:
         before, change = topic.presence, topic.changing()
-        configs = [CreatableTopicConfig(*each) for each in topic.settings.items()]
-        wanted = CreatableTopic(topic.name, topic.partitions, 1, (), configs)
-        asked = client.send(CREATE_TOPICS, CreateTopicsRequest([wanted], 30_000))
+        row = creation(topic.name, topic.partitions, topic.settings)
+        asked = client.send(CREATE_TOPICS, row)
         topic.is_doubtful = True
         yield asked
         if asked.is_lost:
@@ -316,18 +315,21 @@ class Records:
         else:
             raise Wrong(f"produce to {topic.name}-{partition}: error {error}")
 
-    def _send_fetch(  # a request's parameters
-        self,
+    @staticmethod
+    def send_fetch(  # a request's parameters
         topic: TopicModel,
         partition: int,
         client: Client,
         offset: int,
-        size: int,
-        version: int,
+        size: int = _MOST_BYTES,
+        version: int = 12,
+        *,
+        isolation: int = 0,
     ) -> Question:
+        """Fetch from an offset."""
         wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=size)
-        row = FetchRequest(topics=[FetchTopic(topic.name, topic.topic_id, [wanted])])
-        return client.send(FETCH, row, version)
+        topics = [FetchTopic(topic.name, topic.topic_id, [wanted])]
+        return client.send(FETCH, FetchRequest(isolation_level=isolation, topics=topics), version)
 
     def _fetch(  # a step's parameters
         self,
@@ -340,7 +342,7 @@ class Records:
     ) -> Action:
         log = topic.logs[partition]
         offset = log.start + int(where * (log.end - log.start + 1))
-        asked = self._send_fetch(topic, partition, client, offset, size, version)
+        asked = self.send_fetch(topic, partition, client, offset, size, version)
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
             return
@@ -505,7 +507,7 @@ class Records:
         stored: list[Stored] = []
         offset = start
         while offset < end:
-            asked = self._send_fetch(topic, partition, client, offset, _MOST_BYTES, 12)
+            asked = self.send_fetch(topic, partition, client, offset)
             yield asked
             answer = self._judged(self._answer_of(asked), topic, partition)
             batches = list(read_batches(bytes(answer.records or b"")))
@@ -555,13 +557,13 @@ class Records:
         for offset in range(start, filled):
             while stored[at].last < offset:
                 at += 1
-            question = self._send_fetch(topic, partition, client, offset, 1, 12)
+            question = self.send_fetch(topic, partition, client, offset, 1, 12)
             asked.append((offset, stored[at], question))
         behind = [
-            (offset, self._send_fetch(topic, partition, client, offset, 1, 12))
+            (offset, self.send_fetch(topic, partition, client, offset, 1, 12))
             for offset in range(filled, end + 1)
         ]
-        beyond = self._send_fetch(topic, partition, client, end + 1, 1, 12)
+        beyond = self.send_fetch(topic, partition, client, end + 1, 1, 12)
         for offset, batch, question in asked:
             yield question
             answer = self._judged(self._answer_of(question), topic, partition)
@@ -592,6 +594,12 @@ class Records:
             yield question
             answer = self._judged(question.response.topics[0].partitions[0], topic, partition)
             self._check_lookup(topic, partition, stamp, answer)
+
+
+def creation(name: str, partitions: int, settings: Mapping[str, str]) -> CreateTopicsRequest:
+    """Return the request that creates a topic."""
+    configs = [CreatableTopicConfig(*each) for each in settings.items()]
+    return CreateTopicsRequest([CreatableTopic(name, partitions, 1, (), configs)], 30_000)
 
 
 def first_from(log: LogModel, timestamp: int, start: int) -> tuple[int, int] | None:

@@ -18,7 +18,6 @@ from siltstone.protocol.messages.add_partitions_to_txn import (
 from siltstone.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from siltstone.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from siltstone.protocol.messages.end_txn import EndTxnRequest
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.list_transactions import ListTransactionsRequest
@@ -36,11 +35,21 @@ from tests.simulator.clients.producers import (
     Producer,
     Sending,
 )
-from tests.simulator.clients.records import FETCH, STORAGE
+from tests.simulator.clients.records import CREATE_TOPICS, STORAGE, creation
+from tests.simulator.model.compacted import read_frames
 from tests.simulator.model.groups import is_certain
-from tests.simulator.model.log import Wrong, read_batches
-from tests.simulator.model.topics import Presence
-from tests.simulator.model.transactions import ABORT, COMMIT, OPEN, Transaction, View, settle
+from tests.simulator.model.log import LogModel, Wrong, read_batches
+from tests.simulator.model.topics import Presence, TopicModel
+from tests.simulator.model.transactions import (
+    ABORT,
+    COMMIT,
+    OPEN,
+    Transaction,
+    View,
+    judge_keys,
+    read_committed,
+    settle,
+)
 
 if TYPE_CHECKING:
     from random import Random
@@ -48,9 +57,7 @@ if TYPE_CHECKING:
     from tests.simulator.clients.groups import Groups
     from tests.simulator.history import Action, History
     from tests.simulator.model.groups import Register
-    from tests.simulator.model.log import LogModel
     from tests.simulator.model.producers import Numbered
-    from tests.simulator.model.topics import TopicModel
     from tests.simulator.wire import Client, Question
 
 FIND_COORDINATOR, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, COMMIT_OFFSETS = 10, 24, 25, 26, 28
@@ -73,7 +80,6 @@ _SLACK_MS: Final = 20_000
 _TRIES: Final = 4
 """So often logs are read until no transaction has ended between."""
 _MOST_READS: Final = 8
-_MOST_BYTES: Final = 200_000
 
 
 class Slot:
@@ -146,8 +152,19 @@ class Transactions:
             [rng.choice((11, 12, 13)), rng.choice((5_000, 60_000, 600_000))]
             for _ in range(rng.choice((1, 2, 3)))
         ]
-        first = rng.choice((0, 0, _LAST_EPOCH - 4))
-        return {"ids": ids, "segment_bytes": rng.choice((0, 0, 1000)), "first_epoch": first}
+        first = rng.choice((0, 0, _LAST_EPOCH - rng.randrange(4)))
+        compacted: dict[str, str] = {
+            "cleanup.policy": "compact",
+            "segment.bytes": rng.choice(("300", "2000")),
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": rng.choice(("0", "1000", "86400000")),
+        }
+        return {
+            "ids": ids,
+            "segment_bytes": rng.choice((0, 0, 1000)),
+            "first_epoch": first,
+            "compacted": rng.choice(({}, compacted)),
+        }
 
     @staticmethod
     def settings_of(drawn: dict[str, Any]) -> list[str]:
@@ -160,7 +177,7 @@ class Transactions:
         """Return the id and the partition as shares of 1, and what else the step needs."""
         which, where, group = (int(rng.random() * 1e6) / 1e6 for _ in range(3))
         if kind == "txn_renew":
-            return [which, rng.random() < 0.3]
+            return [which, rng.random() < 0.5]
         if kind == "txn_end":
             return [which, rng.random() < 0.65, rng.random() < 0.2]
         if kind == "txn_offsets":
@@ -177,6 +194,8 @@ class Transactions:
         self._all: list[Transaction] = []
         self._started_ms = 0
         self._hits = 0
+        self._torn: set[int] = set()
+        self._compacted = TopicModel("melons", drawn["compacted"], 1)
         first = drawn["first_epoch"]
         initialising.begin = lambda *row: _begin(*row)._replace(producer_epoch=first)
 
@@ -189,6 +208,11 @@ class Transactions:
             asked = client.send(FIND_COORDINATOR, row, 4)
             yield asked
             errors = [each.error_code for each in asked.answer.coordinators]
+        topic = self._compacted
+        if topic.settings:
+            asked = client.send(CREATE_TOPICS, creation(topic.name, 1, topic.settings))
+            yield asked
+            topic.born(asked.answer.topics[0].topic_id)
         client.reset()
 
     def play(self, kind: str, which: float, *rest: Any) -> Action:
@@ -296,6 +320,8 @@ class Transactions:
             yield from self._txn_renew(slot, False)
         yield from self._send_again(slot)
         producer, places = slot.producer, self._places()
+        if self._compacted.settings:
+            places.append((self._compacted, 0))
         if producer is None or not places or slot.must_abort or slot.pending:
             return
         first = int(where * len(places))
@@ -385,7 +411,7 @@ class Transactions:
         results = asked.answer.results_by_topic_v3_and_below
         errors = [one.partition_error_code for each in results for one in each.results_by_partition]
         if _UNKNOWN in errors:
-            if {(topic.name, number) for topic, number in self._places()}.issuperset(places):
+            if {(topic.name, number) for topic, number in self._places()} >= set(places):
                 raise Wrong(f"{slot.name} adds {places}: {errors}, although the topics exist")
         elif self._is_taken(slot, transaction, max(errors), f"adds {places}"):
             slot.must_abort = False
@@ -536,6 +562,9 @@ class Transactions:
                 slot.follow()
         for each in self._all if way == "power" else ():
             each.lost_power()
+            self._torn.update(stamp for _, one in each.batches for stamp in one.sent.timestamps)
+        if way == "power":
+            self._compacted.logs = [LogModel(self._compacted.settings)]
 
     def settled(self) -> None:
         """Note that what had no answer before the restart does not come any more."""
@@ -552,11 +581,13 @@ class Transactions:
         for slot in self._slots:
             for producer in slot.known.values():
                 for lane in producer.lanes:
-                    if lane.is_current:
+                    if lane.is_current and lane.topic is not self._compacted:
                         lane.memory.settle(producer.known)
         client = self._history.client()
         self._history.run([self._wait_until_loaded(client)])
         self._history.run([self._judge_all(client)])
+        if self._compacted.settings:
+            self._history.run([self._judge_compacted(client)])
         client.reset()
 
     def _wait_until_loaded(self, client: Client) -> Action:
@@ -591,6 +622,25 @@ class Transactions:
                 if is_same:
                     raise
 
+    def _judge_compacted(self, client: Client) -> Action:
+        """Read the committed records of the compacted topic: the last one of each key remains."""
+        topic, offset, seen = self._compacted, 0, []
+        while True:
+            asked = self._sending.records.send_fetch(topic, 0, client, offset, isolation=1)
+            yield asked
+            answer = asked.response.responses[0].partitions[0]
+            data = bytes(answer.records or b"")
+            batches = list(read_batches(data))
+            if not batches:
+                break
+            shown = read_committed(batches, map(tuple, answer.aborted_transactions or ()))
+            frames = [each for each in read_frames(data) if each.base in shown]
+            seen += [row for each in frames for row in each.records]
+            offset = batches[-1].last + 1
+        if answer.error_code:
+            raise Wrong(f"{topic.name}: error {answer.error_code}, although the disk works")
+        judge_keys(self._all, topic.logs[0], seen, answer.last_stable_offset, self._torn)
+
     def _judge_producers(
         self, topic: TopicModel, partition: int, view: View, client: Client
     ) -> Action:
@@ -609,13 +659,11 @@ class Transactions:
         """Read committed records from the start, and from the middles of some batches."""
         middles = [each for each in view.middles if each > view.start]
         every = max(1, len(middles) // _MOST_READS) if view.ends else len(middles) + 1
-        asked = []
-        for offset in [view.start, *middles[::every]]:
-            wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=_MOST_BYTES)
-            row = FetchRequest(
-                isolation_level=1, topics=[FetchTopic(topic.name, topic.topic_id, [wanted])]
-            )
-            asked.append((offset, client.send(FETCH, row, 12)))
+        fetch = self._sending.records.send_fetch
+        asked = [
+            (offset, fetch(topic, partition, client, offset, isolation=1))
+            for offset in [view.start, *middles[::every]]
+        ]
         for offset, question in asked:
             yield question
             answer = question.response.responses[0].partitions[0]
@@ -635,17 +683,9 @@ class Transactions:
         yield described
         yield listed
         told = {each.transactional_id: each for each in described.response.transaction_states}
-        states = [
-            (each.transactional_id, each.producer_id, each.transaction_state)
-            for each in listed.response.transaction_states
-            if each.transactional_id in told
-        ]
-        due = [
-            (each.transactional_id, each.producer_id, each.transaction_state)
-            for each in told.values()
-            if not each.error_code
-        ]
-        if [each[:2] for each in sorted(states)] != [each[:2] for each in sorted(due)]:
+        states = {each[0]: each[1] for each in listed.response.transaction_states}
+        due = {name: each.producer_id for name, each in told.items() if not each.error_code}
+        if {name: states[name] for name in names if name in states} != due:
             raise Wrong(f"transactions are listed as {states} and described as {due}")
         for slot in self._slots:
             self._judge_described(slot, told[slot.name])

@@ -9,16 +9,19 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siltstone.protocol.records.record import iterate_records
 from tests.simulator.model.groups import is_certain
 from tests.simulator.model.log import Wrong, numbers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from tests.simulator.model.groups import Register, Write
     from tests.simulator.model.log import LogModel, Stored
     from tests.simulator.model.producers import Numbered
     from tests.simulator.model.topics import TopicModel
+
+    Seen = tuple[int, bytes | None, bytes | None, int]
 
 OPEN, COMMIT, ABORT = "open", "commit", "abort"
 _KIND: Final = struct.Struct(">40x7xh")
@@ -214,7 +217,8 @@ def read_committed(batches: Sequence[Stored], aborted: Iterable[tuple[int, int]]
         while waiting and waiting[0][1] <= each.last:
             hidden.add(waiting.pop(0)[0])
         if each.is_control:
-            if not _KIND.unpack_from(each.body)[0]:
+            has_record = len(each.body) >= _KIND.size  # the cleaner takes those of old markers
+            if has_record and not _KIND.unpack_from(each.body)[0]:
                 hidden.discard(each.producer_id)
         elif each.producer_id not in hidden or not numbers_of(each.body).is_transactional:
             seen.append(each.base)
@@ -241,3 +245,36 @@ def settle(transactions: Iterable[Transaction], views: dict[LogModel, View]) -> 
                 raise Wrong(f"{each} shows as {end}; possible: {each.may}")
             if end != OPEN:
                 each.ended(end)
+
+
+def judge_keys(
+    transactions: Iterable[Transaction],
+    log: LogModel,
+    seen: Iterable[Seen],
+    stable: int,
+    torn: Container[int],
+) -> None:
+    """Compare the committed records that a compacted log shows with those that it must have.
+
+    ``torn`` has the timestamps of records that a power failure may have taken.
+
+    Raises:
+        Wrong: The last record of a key is missing, or a record was not committed.
+    """
+    may: set[int] = set()
+    last: dict[bytes | None, int] = {}
+    for each in transactions:
+        for batch in [batch for other, batch in each.batches if other is log]:
+            may.update(batch.sent.timestamps if COMMIT in each.may else ())
+            end = (batch.base or 0) + batch.sent.size - 1
+            if each.may == [COMMIT] and end < stable:
+                key = next(iterate_records(batch.frame)).key
+                last[key] = max(end, last.get(key, 0))
+    newest: dict[bytes | None, int] = {}
+    for offset, key, _, timestamp in seen:
+        newest[key] = offset
+        if timestamp not in may and timestamp not in torn:
+            raise Wrong(f"the record at {offset} of the compacted topic was not committed")
+    for key, offset in last.items():
+        if newest.get(key, -1) < offset:
+            raise Wrong(f"{offset} of the compacted topic was the last of its key and is missing")
