@@ -178,7 +178,8 @@ class Memory:
         if not self.log.start:
             self._worlds, self.is_open = [found], False
         elif not self.is_open:
-            older = [each for each in self._worlds if self._may_be(each, found, there)]
+            before = [part for each in self._worlds for part in _parts_of(each)]
+            older = [each for each in before if self._may_be(each, found, there)]
             self._worlds = list(dict.fromkeys([found, *older]))
         self._serve()
 
@@ -202,6 +203,13 @@ class Memory:
         for world in self._worlds:
             for each in world.batches[:-1] if world is not None else ():
                 each.may_be_forgotten = True
+
+
+def _parts_of(world: World | None) -> list[World | None]:
+    """Return a memory, and those that it was before: the power may have taken its last batches."""
+    if world is None:
+        return [None]
+    return [world._replace(batches=world.batches[:end]) for end in range(len(world.batches), 0, -1)]
 
 
 def after_any(world: World | None, batch: Numbered) -> World:
