@@ -79,44 +79,37 @@ class Campaign:
 
 def _read(line: str) -> Outcome:
     first, end, seconds, wrong, facts, seen, hit = json.loads(line)
-    sites = ([Site(*each) for each in some] for some in (seen, hit))
+    sites = ([(Site(*each), count) for each, count in some] for some in (seen, hit))
     return Outcome(first, end, seconds, [(seed, fault) for seed, fault in wrong], facts, *sites)
 
 
 def summarize(outcomes: Iterable[Outcome], root: Path, told: Path) -> str:
-    """Return the figures of a campaign; write the sites that it has spared to a file.
+    """Return the figures of a campaign; write how often it came to each site to a file.
 
     Raises:
         OSError: The file cannot be written.
     """
     facts: Counter[str] = Counter()
-    seen: set[Site] = set()
-    hit: set[Site] = set()
+    seen: Counter[Site] = Counter()
+    hit: Counter[Site] = Counter()
     count, seconds, wrong = 0, 0.0, 0
     for each in outcomes:
         facts.update(each.facts)
-        seen.update(each.seen)
-        hit.update(each.hit)
+        seen.update(dict(each.seen))
+        hit.update(dict(each.hit))
         count += each.end - each.first
         seconds += each.seconds
         wrong += len(each.wrong)
     every = list_sites(Tree(root, PRODUCT))
     told.parent.mkdir(parents=True, exist_ok=True)
     told.write_text(
-        "".join(
-            f"{word}\t{site.kind}\t{site.file}\t{site.function}\n"
-            for word, sites in (
-                ("never reached", [site for site in every if site not in seen]),
-                ("never failed", [site for site in every if site in seen and site not in hit]),
-            )
-            for site in sites
-        )
+        "".join("\t".join(map(str, (seen[site], hit[site], *site))) + "\n" for site in every)
     )
     rows = [
         f"{count} histories, {count / seconds:.1f} a second of a core; {wrong} wrong",
         *(f"{number} {name}" for name, number in sorted(facts.items())),
         f"{len(every)} sites of the disk",
-        f"{len(seen.intersection(every))} of them reached",
-        f"{len(hit.intersection(every))} of them failed; the others are in {told}",
+        f"{sum(site in seen for site in every)} of them reached",
+        f"{sum(site in hit for site in every)} of them failed; how often each: {told}",
     ]
     return "\n".join(rows)

@@ -5,13 +5,14 @@ function, by any of them, or by rank. A rank counts the sites that this history 
 fault is armed and that can fail so: sites that the history is not told about come first, in the
 order in which they were seen, then the others in the order in which the history names them.
 So a fault depends on the steps before it and on that order alone, which is data as well: the same
-seed gives the same history in a fresh process.
+seed gives the same history in a fresh process. Sites of a start have no rank: nothing comes to them
+before a fault is mended.
 
-Faults should reach every site, and first the one that has failed least. There are two such orders,
-both made before a history begins. `turn_of` needs the seed alone: of as many seeds as there are
-sites each has another site first. `least_failed` counts what earlier histories have hit: its order
-is stored with the history. A fault that names a site which the history has not yet seen waits for
-it, in a start or a recovery too.
+Faults should reach every site, and first the one that has failed least. `turn_of` makes the order
+of a seed: of as many seeds as there are sites each has another site first. A wish is a fault that
+names its site and waits for it from the beginning on, in a start or a recovery too, whatever is
+mended meanwhile: `rare_sites.tsv` has the sites that few histories come to, or that have failed
+least, and each history wishes for some of them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from __future__ import annotations
 import errno
 import os
 from collections import Counter
+from functools import cache
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,12 +29,13 @@ from tests.simulator.sites import Site, listed, where
 from tests.simulator.world.disk import CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
 _WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
 _READS: Final = frozenset({"pread", "preadv", "read"})
 _CREATES: Final = frozenset({"create", "mkdir"})
 _KINDS: Final = frozenset({"create", *CALLS}) - {"realpath"}
+RARE: Final = Path(__file__).with_name("rare_sites.tsv")
 _BY_DESCRIPTOR: Final = _WRITES | _READS | {
     *("close", "fallocate", "fcntl", "fstat", "fsync", "ftruncate", "lockf", "posix_fadvise"),
     "sync_file_range",
@@ -104,7 +108,8 @@ class _Armed:
 class Faults:
     """Makes calls of the disk fail as faults say.
 
-    ``slow`` lets virtual seconds pass, ``park`` never returns.
+    ``slow`` lets virtual seconds pass, ``park`` never returns; ``tell`` gets the wishes that come
+    true.
     """
 
     def __init__(
@@ -112,16 +117,31 @@ class Faults:
         slow: Callable[[float], None],
         park: Callable[[], None],
         preferred: Sequence[Site] = (),
+        tell: Callable[[Fault], None] = lambda _: None,
         find_site: Callable[[str], Site] = where,
     ) -> None:
         self.seen = Counter[Site]()
         """How often this history came to each site, in the order of their first calls."""
+        self.is_starting = False
+        """Whether the broker starts: what is seen now has no rank."""
+        self.are_wishes_heard = True
+        """Whether a wish may come true now; not while the history is judged."""
+        self.came_true: list[Fault] = []
+        """The wishes that did."""
+        self.is_lasting = False
+        """Whether there was an error that the broker remembers up to its end."""
         self.hit = Counter[Site]()
         """How often each site failed in this history."""
-        self._slow, self._park = slow, park
+        self._slow, self._park, self._tell = slow, park, tell
         self._places = {site: place for place, site in enumerate(preferred)}
         self._find_site = find_site
         self._armed: list[_Armed] = []
+        self._wishes: dict[Site, _Armed] = {}
+        self._ranked: dict[Site, None] = {}
+
+    def wish(self, fault: Fault) -> None:
+        """Have a call of a named site fail, whenever it comes."""
+        self._wishes[Site(fault.kind, fault.file, fault.function)] = _Armed(fault)
 
     def arm(self, fault: Fault) -> Fault | None:
         """Have a call fail; return the fault with its site named, None if no site fits its rank."""
@@ -139,7 +159,7 @@ class Faults:
 
     def candidates(self, what: str) -> list[Site]:
         """Return the sites seen so far that can fail in a way, in the order of their ranks."""
-        sites = [site for site in self.seen if site.kind in FAILS[what]]
+        sites = [site for site in self._ranked if site.kind in FAILS[what]]
         return sorted(sites, key=lambda site: self._places.get(listed(site), -1))
 
     def before(self, kind: str, path: str, size: int) -> int:
@@ -150,6 +170,10 @@ class Faults:
         """
         site = self._find_site(kind)
         self.seen[site] += 1
+        if not self.is_starting:
+            self._ranked[site] = None
+        if self._wishes and self.are_wishes_heard:
+            size = self._hear(site, kind, path, size)
         for each in self._armed[:]:
             if each in self._armed and each.fault.fits(site, path):
                 each.left -= 1
@@ -160,7 +184,22 @@ class Faults:
                     size = self._strike(each.fault, kind, path, size)
         return size
 
+    def _hear(self, site: Site, kind: str, path: str, size: int) -> int:
+        """Have a wish for a site come true."""
+        wish = self._wishes.get(listed(site))
+        if wish is not None:
+            wish.left -= 1
+            if wish.left <= 0:
+                del self._wishes[listed(site)]
+                self.hit[site] += 1
+                self.came_true.append(wish.fault)
+                self._tell(wish.fault)
+                return self._strike(wish.fault, kind, path, size)
+        return size
+
     def _strike(self, fault: Fault, kind: str, path: str, size: int) -> int:
+        if fault.what in NUMBERS and (fault.what == IO or kind == "fsync"):
+            self.is_lasting = True
         if fault.what in NUMBERS:
             number = NUMBERS[fault.what]
             raise OSError(number, os.strerror(number), *([] if kind in _BY_DESCRIPTOR else [path]))
@@ -173,17 +212,30 @@ class Faults:
         return size
 
 
-def least_failed(sites: Iterable[Site], hit: Counter[Site]) -> list[Site]:
-    """Return sites of the list in the order of how often earlier histories made them fail."""
-    count = Counter[Site]()
-    for site, times in hit.items():
-        count[listed(site)] += times
-    return sorted(sites, key=lambda site: (count[site], site))
-
-
 def turn_of(seed: int, sites: Sequence[Site]) -> list[Site]:
     """Return an order of the sites for a seed: each site is the first of one seed in a row."""
     lap, turn = divmod(seed, len(sites))
     order = sorted(sites)
     Random(lap).shuffle(order)
     return order[turn:] + order[:turn]
+
+
+@cache
+def read_rare() -> list[Site]:
+    """Return the sites that few histories come to, or that have failed least."""
+    return [Site(*line.split("\t")) for line in RARE.read_text().splitlines()]
+
+
+def draw_wishes(rng: Random, turn: Sequence[Site]) -> list[Fault]:
+    """Draw the wishes of a history: for the first sites of its turn, and for rare ones."""
+    share = rng.choice((0.0, 0.0, 0.2, 0.6))
+    wanted = [*turn[:2], *(site for site in read_rare() if rng.random() < share)]
+    return [
+        Fault(
+            rng.choice([what for what in FAILS if what != NEVER and site.kind in FAILS[what]]),
+            *site,
+            nth=rng.choice((1, 1, 1, 2, 4)),
+            amount=rng.choice((0.1, 0.5, 0.9)),
+        )
+        for site in dict.fromkeys(wanted)
+    ]

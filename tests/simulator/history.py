@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.config.errors import StartError
-from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults, turn_of
+from tests.simulator.faults import FAILS, NEVER, Fault, Faults, draw_wishes, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS
@@ -48,11 +48,16 @@ class Plan(NamedTuple):
     """The draws of each part, such as the topics and their settings."""
     steps: list[tuple[int, Step]]
     """The steps with their numbers."""
+    wishes: Sequence[list[Any]] = ()
+    """Faults that wait for a call of the site that they name, from the first start on."""
 
     def only(self, numbers: Iterable[int]) -> Plan:
-        """Return the plan with some of its steps."""
+        """Return the plan with some of its steps, and of its wishes, which count from -1 down."""
         wanted = set(numbers)
-        return self._replace(steps=[each for each in self.steps if each[0] in wanted])
+        return self._replace(
+            steps=[each for each in self.steps if each[0] in wanted],
+            wishes=[each for at, each in enumerate(self.wishes) if -1 - at in wanted],
+        )
 
 
 _CHANGES = frozenset({"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"})
@@ -103,7 +108,8 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
-    return Plan(seed, world, settings, parts, steps)
+    wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, _find_sites()))]
+    return Plan(seed, world, settings, parts, steps, wishes)
 
 
 def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
@@ -172,9 +178,13 @@ class History:
         self.world.disk = Disk(
             self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
         )
-        self.faults = Faults(self.world.sleep, self._park, turn_of(plan.seed, _find_sites()))
+        self.faults = Faults(
+            self.world.sleep, self._park, turn_of(plan.seed, _find_sites()), self._tell_fault
+        )
+        for each in plan.wishes:
+            self.faults.wish(Fault(*each))
         self.world.find_fault = self.faults.before
-        self._is_armed = self._is_lasting = False
+        self._is_armed = False
         self._forgiven = self._mends = 0
         self.incarnation = Incarnation(self.world, plan.settings)
         self._clients: list[Client] = []
@@ -183,7 +193,7 @@ class History:
         self.step: Step = []
         self.number = -1
         self.restarts: list[str] = []
-        self.deaths_in_a_start = 0
+        self.deaths_in_a_start = self.failed_starts = 0
         self.named: dict[int, Step] = {}
         """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
@@ -228,6 +238,9 @@ class History:
         """Add a line to the story."""
         self.story.append(f"{self.world.now:12.6f} {self.number:4} {line}")
 
+    def _tell_fault(self, fault: Fault) -> None:
+        self.tell(f"  {fault.what}: {fault.kind} in {fault.file} {fault.function}")
+
     # Playing.
 
     def play(self) -> None:
@@ -237,7 +250,9 @@ class History:
             AssertionError: The broker has done something wrong; `Wrong`, or `Silent`, or `Stuck`.
         """
         self._start()
+        self.faults.are_wishes_heard = False
         self._play_step(["setup"])
+        self.faults.are_wishes_heard = True
         for number, step in self.plan.steps:
             self.number = number
             self.world.choices.seed(f"{self.plan.seed} {number}")
@@ -331,11 +346,10 @@ class History:
         if fault is not None:
             self.named[self.number] = ["fault", list(fault)]
             self._is_armed = True
-            self._is_lasting |= fault.what == IO or fault.kind in {"", "fsync"}
-            self.tell(f"  {fault.what}: {fault.kind} in {fault.file} {fault.function}")
+            self._tell_fault(fault)
 
     def _do_mend(self) -> None:
-        if self._is_armed:
+        if not self.is_sound:
             self._mend()
             self.incarnation.let_pass(3.5, jumps=True)
             self.incarnation.let_pass(2.5)  # what had begun before ends, and is done once more
@@ -345,22 +359,34 @@ class History:
         self._mends += 1
         self.faults.mend()
         behind_markers = any("transaction_index" in site.file for site in self.faults.hit)
-        if not self._is_lasting and not behind_markers:  # whose transactions only a start ends
+        if (
+            not self.faults.is_lasting and not behind_markers
+        ):  # whose transactions only a start ends
             self._forgiven = self.faults.hit.total()
 
     def _do_judge(self) -> None:
+        self.faults.are_wishes_heard = False
         self._do_mend()
         self.incarnation.let_pass(0.05)  # what asks for no answer is served
         for part in self.parts.values():
             part.judge()
         self._look_for_failures()
+        self.faults.are_wishes_heard = True
 
     def _do_stop(self, steps: Sequence[Step] = ()) -> None:
+        """Stop; where that has failed, nothing more is promised than after a kill."""
         self._do_mend()
-        is_clean = self.is_sound  # a disk that has failed for good takes no flush
-        self.incarnation.stop()
+        was_sound = self.is_sound  # a disk that has failed for good takes no flush
+        hits = self.faults.hit.total()
+        try:
+            is_clean = self.incarnation.stop()
+        except OSError as error:
+            raise Wrong(f"the broker ends its stop half way: {error}") from error
+        if self.is_sound and not is_clean:
+            raise Wrong("the stop is not clean, although the disk works")
+        is_clean = is_clean and was_sound and self.faults.hit.total() == hits
         for part in self.parts.values():
-            if hasattr(part, "stopped"):
+            if is_clean and hasattr(part, "stopped"):
                 part.stopped()
         self._begin_again("stop" if is_clean else "kill", steps)
 
@@ -418,14 +444,26 @@ class History:
             part.settled()
 
     def _start(self) -> None:
-        self.incarnation = Incarnation(self.world, self.plan.settings)
-        try:
-            self.incarnation.start()
-        except StartError as error:
-            raise Wrong(f"the broker refuses to start: {error}") from error
+        """Start, once more after each start in which the disk has failed."""
+        while True:
+            hits = self.faults.hit.total()
+            self.incarnation = Incarnation(self.world, self.plan.settings)
+            self.faults.is_lasting, self.faults.is_starting = False, True
+            try:
+                self.incarnation.start()
+            except StartError as error:
+                if hits == self.faults.hit.total():
+                    raise Wrong(f"the broker refuses to start: {error}") from error
+                self.tell(f"refused: {error}")
+            except OSError as error:
+                raise Wrong(f"the broker ends its start without a word: {error}") from error
+            self.faults.is_starting = False
+            if hits == self.faults.hit.total():
+                break
+            self.failed_starts += 1
+            self._end("kill")
         self.world.kill_at = None
-        self._is_lasting = False
-        self._forgiven = self.faults.hit.total()
+        self._forgiven = hits
         self.tell("started")
 
     def _look_for_failures(self) -> None:

@@ -17,7 +17,8 @@ def as_test(history: History, fault: str) -> str:
     """Return a history as data, ready to be kept among the histories that once failed."""
     plan = history.plan
     steps = [(number, history.named.get(number, step)) for number, step in plan.steps]
-    return json.dumps({"fault": fault, **plan._replace(steps=steps)._asdict()})
+    wishes = [list(each) for each in history.faults.came_true]
+    return json.dumps({"fault": fault, **plan._replace(steps=steps, wishes=wishes)._asdict()})
 
 
 def read_plan(path: Path) -> Plan:

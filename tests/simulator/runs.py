@@ -38,10 +38,10 @@ class Outcome(NamedTuple):
     """Seeds, and what was wrong."""
     facts: dict[str, int]
     """Counters of what happened."""
-    seen: list[Site]
-    """The sites of the list that were reached."""
-    hit: list[Site]
-    """The sites of the list that failed."""
+    seen: list[tuple[Site, int]]
+    """The sites of the list that were reached, and by how many histories."""
+    hit: list[tuple[Site, int]]
+    """The sites of the list that failed, and in how many histories."""
 
 
 def begin() -> None:
@@ -55,8 +55,8 @@ def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:
     """Play the histories of some seeds one after the other."""
     began = time.process_time()
     facts: Counter[str] = Counter()
-    seen: set[Site] = set()
-    hit: set[Site] = set()
+    seen: Counter[Site] = Counter()
+    hit: Counter[Site] = Counter()
     wrong = []
     for seed in range(*bounds):
         history, fault = play(draw(seed, steps))
@@ -68,10 +68,11 @@ def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:
         for way in history.restarts:
             facts[f"restarts by {way}"] += 1
         facts["deaths in a start"] += history.deaths_in_a_start
-        seen |= {listed(site) for site in history.faults.seen}
-        hit |= {listed(site) for site in history.faults.hit}
+        facts["starts that failed"] += history.failed_starts
+        seen.update({listed(site) for site in history.faults.seen})
+        hit.update({listed(site) for site in history.faults.hit})
     cost = time.process_time() - began
-    return Outcome(*bounds, cost, wrong, dict(facts), sorted(seen), sorted(hit))
+    return Outcome(*bounds, cost, wrong, dict(facts), sorted(seen.items()), sorted(hit.items()))
 
 
 def lots(first: int, count: int) -> list[tuple[int, int]]:

@@ -35,7 +35,7 @@ def shrink(
     run = run or (lambda tried: play(tried)[1])
     end = time.monotonic() + seconds
     wanted = kind_of(fault)
-    numbers = [number for number, _ in plan.steps]
+    numbers = [*(-1 - at for at in range(len(plan.wishes))), *(number for number, _ in plan.steps)]
     tries = 0
     size = max(1, len(numbers) // 2)
     while size and time.monotonic() < end:

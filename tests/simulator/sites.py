@@ -18,6 +18,7 @@ import ast
 import re
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -112,6 +113,7 @@ def _site_of(kind: str, code: _Code | None, way: str) -> Site:
     return Site(kind, code.file if code else "", f"{code.function if code else ''}{BY}{between}")
 
 
+@cache
 def listed(site: Site) -> Site:
     """Return a site as the list has it."""
     _, by, between = site.function.partition(BY)

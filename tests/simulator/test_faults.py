@@ -2,7 +2,8 @@
 
 import errno
 import json
-from collections import Counter
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,8 @@ from tests.simulator.faults import (
     SPACE,
     Fault,
     Faults,
-    least_failed,
+    draw_wishes,
+    read_rare,
     turn_of,
 )
 from tests.simulator.sites import Site
@@ -30,11 +32,15 @@ SYNC = Site("fsync", "storage/segment/segment.py", "LogSegment.flush")
 class Trial:
     """Faults, and calls from sites that a test names."""
 
-    def __init__(self, *preferred: Site) -> None:
+    def __init__(self, *preferred: Site, **more: Any) -> None:
         self.waited: list[float] = []
         self._site = LOG
         self.faults = Faults(
-            self.waited.append, lambda: self.waited.append(-1), preferred, lambda _: self._site
+            self.waited.append,
+            lambda: self.waited.append(-1),
+            preferred,
+            find_site=lambda _: self._site,
+            **more,
         )
 
     def call(self, site: Site, size: int = 0) -> int:
@@ -141,4 +147,40 @@ def test_each_site_has_its_turn() -> None:
     assert {turn_of(seed, sites)[0] for seed in range(3)} == set(sites)
     assert len({tuple(turn_of(seed, sites)) for seed in range(60)}) == 6
     assert turn_of(5, sites) == turn_of(5, sites[::-1])
-    assert least_failed(sites, Counter({INDEX: 2, NEW: 1})) == [SYNC, NEW, INDEX]
+
+
+def test_a_wish_waits_for_its_call_whatever_is_mended() -> None:
+    """It comes true once, is told, and not while wishes are not heard."""
+    told: list[Fault] = []
+    trial = Trial(tell=told.append)
+    wish = Fault(IO, *NEW, nth=2)
+    trial.faults.wish(wish)
+    trial.faults.mend()
+    assert [trial.call(site) for site in (SYNC, NEW)] == [0, 0]
+    trial.faults.are_wishes_heard = False
+    assert trial.call(NEW) == 0
+    trial.faults.are_wishes_heard = True
+    assert [trial.call(NEW) for _ in range(2)] == [-errno.EIO, 0]
+    assert told == trial.faults.came_true == [wish]
+    assert trial.faults.is_lasting
+
+
+def test_sites_of_a_start_have_no_rank() -> None:
+    """Nothing comes to them before the fault is mended."""
+    trial = Trial()
+    trial.faults.is_starting = True
+    trial.call(NEW)
+    trial.faults.is_starting = False
+    trial.call(SYNC)
+    assert trial.faults.candidates(SPACE) == [SYNC]
+
+
+def test_wishes_can_come_true() -> None:
+    """Each is for a way in which its call can fail, and every rare site gets one."""
+    wanted: set[Site] = set()
+    for seed in range(400):
+        for wish in draw_wishes(Random(seed), [INDEX, NEW, SYNC]):
+            site = Site(wish.kind, wish.file, wish.function)
+            assert wish.fits(site, "/sim/a")
+            wanted.add(site)
+    assert wanted == {INDEX, NEW, *read_rare()}

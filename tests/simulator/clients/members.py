@@ -271,6 +271,8 @@ class Members:
             f"  {company.group.name} {answer.member_id[-6:]} joins: error {answer.error_code}"
             f" generation {answer.generation_id} of {len(answer.members)}"
         )
+        if answer.error_code == _ID_REQUIRED and not member.id and member.instance_id is None:
+            return False  # it asked for an id when there was no coordinator
         if answer.error_code:
             self._check_refused(answer.error_code, f"a join of {company.group.name}")
             member.forget()
