@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.cleaning import Cleaning
@@ -185,9 +186,12 @@ class LogDirMove:
             raise
 
     async def _make_durable(self) -> None:
-        """Make the new folder durable before its content counts as flushed, so a start finds it."""
+        """Make the new folder durable before its content counts as flushed, so a start finds it.
+
+        All ``io`` threads may wait in flushes that this move holds up.
+        """
         directory = self.future.directory
         try:
-            await self._services.io.run(files.fsync_directory, directory.path)
+            await self._services.copying(partial(files.fsync_directory, directory.path))
         except OSError as error:
             directory.fail(error)

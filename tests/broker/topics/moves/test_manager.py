@@ -17,6 +17,7 @@ from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.log import pin_links
 from siltstone.storage.log.log import Log
+from siltstone.storage.moving.future_log import FutureLog
 from tests.support.appending import append
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install
@@ -545,6 +546,27 @@ async def test_flushes_wait_for_the_new_place(tmp_path: Path) -> None:
         append(log, 3)
         await asyncio.to_thread(log.flush)
         assert log.recovery_point == 12
+
+
+async def test_a_move_needs_no_thread_that_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many producers as there are threads may ask for an fsync in the last moment of a move."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        _fill(log)
+        take_over = FutureLog.take_over
+        flushes: list[asyncio.Future[None]] = []
+
+        def keep_threads_busy(future: FutureLog, max_bytes: int) -> bool:
+            flushes.extend(home.io.run(log.flush) for _ in range(4))
+            return take_over(future, max_bytes)
+
+        monkeypatch.setattr(FutureLog, "take_over", keep_threads_busy)
+        await home.move()
+        await asyncio.gather(*flushes)
+
+        assert (log.directory, log.recovery_point) == (home.other, 9)
 
 
 @pytest.mark.parametrize("seed", range(4))
