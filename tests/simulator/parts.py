@@ -9,6 +9,7 @@ from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.consumers import Consumers
 from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
+from tests.simulator.clients.moves import Moves
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 from tests.simulator.clients.rules import Rules
@@ -29,6 +30,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "consumers": Consumers,
     "sessions": Sessions,
     "rules": Rules,
+    "moves": Moves,
 }
 """Each part by its name. A part has:
 

@@ -295,9 +295,11 @@ class Compacted:
                 topic.log.settle(read, may_lose=self._lost_power, now_ms=self._history.now_ms)
                 self._compare(topic, read, fetched, looked)
                 if topic.name == "dates" and self._history.is_sound:
-                    files = self._history.world.disk.folder(f"{ROOT}/a/dates-0")
+                    rooms = self._history.world.disk.rooms(ROOT)
                     sizes = {
-                        int(name[:20]): len(files[name]) for name in files if name[20:] == ".log"
+                        int(path[-24:-4]): size
+                        for path, size, _ in rooms
+                        if "/dates-0/" in path and path.endswith(".log")
                     }
                     topic.log.check_segments(read.start, sizes, checked_ms)
                 return
