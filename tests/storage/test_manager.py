@@ -857,7 +857,7 @@ def test_a_partition_that_can_not_be_opened_is_named(
         raise OSError("Input/output error")
 
     (tmp_path / "orders-0").mkdir()
-    monkeypatch.setattr("siltstone.storage.log.loading.load_partition", fail)
+    monkeypatch.setattr("siltstone.storage.log.recovery.load_partition", fail)
 
     assert f"partition folder {tmp_path / 'orders-0'} cannot be opened" in _refusal(tmp_path)
 
