@@ -166,7 +166,7 @@ class _Balance:
             alike.setdefault(members[member_id].topic_ids, []).append(member_id)
         choices: dict[UUID, list[int]] = defaultdict(list)
         for number, topic_ids in enumerate(alike):
-            for topic_id in topic_ids:
+            for topic_id in sorted(topic_ids, key=_bytes_of):
                 choices[topic_id].append(number)
         audiences: dict[tuple[int, ...], int] = {}
         self._audience = {

@@ -7,6 +7,7 @@ assigned once.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from uuid import UUID
 
 from siltstone.broker.groups.consumer.assignors import ASSIGNORS, MemberSpec
@@ -19,6 +20,9 @@ from siltstone.protocol.coordinator.consumer_group_records import (
     RecordType,
     TargetMetadata,
 )
+
+_NUMBER = attrgetter("int")
+"""The order of topics: that of a set follows the names' hashes, which differ in each process."""
 
 
 def follow_topics(changes: Changes, world: World) -> None:
@@ -60,7 +64,7 @@ def follow_epoch(changes: Changes, world: World) -> None:
             alike[said], group.target_of(member.id), member.metadata.instance_id
         )
     counts = {}
-    for topic_id in frozenset().union(*alike.values()):
+    for topic_id in sorted(frozenset().union(*alike.values()), key=_NUMBER):
         topic = world.image.find_id(topic_id)
         if topic is not None:
             counts[topic_id] = topic.partitions
