@@ -6,8 +6,9 @@ A folder with a topic's id is never deleted, unless the topic's deletion was beg
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 from uuid import UUID
 
 from siltstone.broker.process.io import IoThreads
@@ -17,6 +18,7 @@ from siltstone.broker.topics.settings.stored import keep_valid
 from siltstone.config.table import OBEYED
 from siltstone.protocol.errors import InvalidTopic, KafkaStorageError
 from siltstone.protocol.names import check_topic_name, uuid_text
+from siltstone.storage import files
 from siltstone.storage.directory.catalog import CatalogState, CatalogTopic
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.log.log import Log
@@ -25,6 +27,8 @@ from siltstone.storage.manager import LogManager
 from siltstone.storage.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
+
+_SMALL_FILES: Final = frozenset({files.LEADER_EPOCHS, files.PARTITION_METADATA})
 
 
 async def recover_topics(
@@ -41,7 +45,7 @@ async def recover_topics(
     """
     plan = join(catalog.state, manager.folder_ids())
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
-    half_made = [each for each in plan.foreign if _is_half_made(manager.logs.get(each))]
+    half_made = await io.run(_find_half_made, plan.foreign, manager)
     plan.foreign = [each for each in plan.foreign if each not in half_made]
     plan.doomed += half_made
     new = [name for name in plan.adopted if name not in catalog.state.topics]
@@ -87,9 +91,31 @@ async def recover_topics(
     return plan.topics
 
 
+def _find_half_made(foreign: Iterable[TopicPartition], manager: LogManager) -> list[TopicPartition]:
+    """Return the folders that failed creations have left. Blocks.
+
+    If another folder of the topic has no id either, but records or other files, both may be those
+    of a topic that got no id, as before Apache Kafka 2.8. Then both are left alone.
+    """
+    ids = manager.folder_ids()
+    nameless = [each for each in foreign if ids[each] == UNKNOWN_TOPIC_ID]
+    found = [each for each in nameless if _is_half_made(manager.logs.get(each))]
+    others = {each.topic for each in set(nameless).difference(found)}
+    return [each for each in found if each.topic not in others]
+
+
 def _is_half_made(log: Log | None) -> bool:
-    """Tell whether a folder is left of a creation that failed: it has no id and no record."""
-    return log is not None and log.topic_id == UNKNOWN_TOPIC_ID and not log.log_end_offset
+    """Tell whether a folder has no record, and no file but those of a partition."""
+    if log is None or log.log_end_offset:
+        return False
+    try:
+        names = files.list_names(log.path)
+    except OSError:
+        return False
+    return all(
+        files.parse_name(name) or name.removesuffix(files.TEMPORARY) in _SMALL_FILES
+        for name in names
+    )
 
 
 def _take_settings(

@@ -132,6 +132,32 @@ async def test_a_folder_that_a_failed_creation_left_is_removed(tmp_path: Path) -
     await home.close()
 
 
+async def test_a_folder_with_files_of_others_is_left_alone(tmp_path: Path) -> None:
+    """It has the name of a partition, but no creation has left it."""
+    await _make(tmp_path)
+    notes = tmp_path / "data-0" / "notes-7"
+    notes.mkdir()
+    (notes / "report.txt").write_text("ours")
+    home = await ServicesOnDisk(tmp_path).open()
+    await home.close()
+
+    assert (notes / "report.txt").read_text() == "ours"
+
+
+async def test_an_empty_partition_of_a_topic_without_an_id_is_left_alone(tmp_path: Path) -> None:
+    """Before 2.8 Apache Kafka gave topics no ids; its folders belong together."""
+    await _make(tmp_path)
+    data = tmp_path / "data-0"
+    (data / FILE_NAME).unlink()
+    for name in ("orders-0", "orders-1"):
+        (data / name / "partition.metadata").unlink()
+    home = await ServicesOnDisk(tmp_path).open()
+
+    assert not home.services.topics.topics
+    await home.close()
+    assert {"orders-0", "orders-1"} <= {each.name for each in data.iterdir()}
+
+
 async def test_partitions_in_several_directories_are_one_topic(tmp_path: Path) -> None:
     """Only the first directory has the catalogue; all have folders."""
     home = await ServicesOnDisk(tmp_path, directories=2).open()
