@@ -110,8 +110,8 @@ class DeletedTopics:
             self._is_walking = False
 
     async def _walk_and_release(self, deleted: Mapping[str, UUID]) -> bool:
-        if self._owner.journal.has_failed or not await self._walk(deleted.keys()):
-            return False
+        if not await self._walk(deleted.keys()) or self._owner.journal.has_failed:
+            return False  # what could not be read may have offsets, too
         try:
             # The tombstones must be durable before the catalogue drops the names of deleted topics.
             await self._owner.journal.flush_everything()

@@ -394,3 +394,31 @@ async def test_a_start_that_cannot_read_the_journal_keeps_the_names(
     async with running(tmp_path / "data", *SETS) as home:
         await walked(home)
         assert list(home.groups.offsets.topics("g0")) == list(TOPICS[1:])
+
+
+async def test_a_start_that_can_read_part_of_the_journal_deletes_what_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Offsets that nobody can ask for would fill the memory until the next start."""
+    sets = ("offsets.topic.num.partitions=2",)
+    async with running(tmp_path / "data", *sets) as home:
+        await begin(home, 2)  # each group is in a partition of its own
+        home.groups.loaded.clear()
+        await home.topics.delete(home.topics.topics["t0"])
+
+    read, calls = journal._read, 0
+
+    def refuse_first(source: Any) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError(errno.EIO, "planned")
+        return read(source)
+
+    monkeypatch.setattr(journal, "_read", refuse_first)
+    async with running(tmp_path / "data", *sets) as home:
+        await home.groups.loaded.wait()
+        await give_turns_until(
+            lambda: home.groups.offsets.count == len(TOPICS) - 1, "they are deleted"
+        )
+        assert home.topics.retired
