@@ -159,7 +159,7 @@ def _lock(path: Path) -> _Locked:
     try:
         if not files.exists(path):
             files.create_folder(path)
-        elif not files.exists(path / files.META_PROPERTIES):
+        elif not files.exists(path / files.META_PROPERTIES) and not _is_mounted(path):
             with suppress(PermissionError):  # then another user has made it
                 files.fsync_directory(path.parent)  # a start that made it may have ended before
         if files.is_folder(path) and not disk.access(path, os.W_OK | os.X_OK):
@@ -191,6 +191,14 @@ def _lock(path: Path) -> _Locked:
             f"log directory {path} cannot be used ({error}); check the disk or choose another "
             "log.dirs"
         ) from error
+
+
+def _is_mounted(path: Path) -> bool:
+    """Tell whether another file system begins there; then no start has made the directory.
+
+    A parent in a read-only image may refuse an fsync with EINVAL.
+    """
+    return files.find_identity(path)[0] != files.find_identity(path.parent)[0]
 
 
 def _report(faults: list[str]) -> None:

@@ -146,6 +146,26 @@ def test_a_directory_that_a_start_has_made_and_not_fsynced_is(
     assert str(tmp_path) not in later
 
 
+def test_the_parent_of_a_mounted_directory_is_not_fsynced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No start has made a mount point, and a read-only image around it may refuse the fsync."""
+    path = tmp_path / "data"
+    path.mkdir()
+    find_identity = files.find_identity
+
+    def find(each: Path | str, folder: int | None = None) -> tuple[int, int]:
+        device, inode = find_identity(each, folder)
+        return device + (each == path), inode
+
+    monkeypatch.setattr(files, "find_identity", find)
+    disk = install(monkeypatch)
+    with _running(path):
+        fsyncs = [each for kind, each in disk.calls if kind == "fsync"]
+
+    assert str(tmp_path) not in fsyncs
+
+
 def test_the_clean_mark_is_taken_at_start_and_left_at_stop(tmp_path: Path) -> None:
     """It exists only between a clean stop and the next start, before any log is opened."""
     mark = tmp_path / files.CLEAN_SHUTDOWN
