@@ -59,7 +59,7 @@ async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
             await share.rest()
     except KafkaError as refusal:
         error = refusal.code
-    if context.version < _FIRST_WITH_MEMBERS and left:
+    if context.version < _FIRST_WITH_MEMBERS and left and not error:
         error = left[0].error_code
     return LeaveGroupResponse(error_code=error, members=left)
 

@@ -12,6 +12,7 @@ from siltstone.storage.log.log import Log
 from tests.support import group_requests as requests
 from tests.support.ask import ask
 from tests.support.faults import install
+from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import add_stable_group, group_of
 
@@ -114,6 +115,7 @@ async def test_a_heartbeat_that_changes_something_waits_for_the_fsync(
     [
         (JOIN, requests.join("g", instance_id="i")),
         (LEAVE, requests.leave("g", ("m", None))),
+        (LEAVE, request(LEAVE, 2, group_id="g", member_id="m")),
         (BEAT, requests.consumer_beat("new", "n", 0)),
     ],
 )
