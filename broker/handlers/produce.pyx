@@ -186,6 +186,7 @@ def judge(RequestContext context, request):
 
 async def judge_many(RequestContext context, request, bint by_id):
     """Do what `judge` does, and let others be served in between."""
+    context.may_wait = False  # the round of its turn may have ended
     share = LoopShare()
     topics, refused = await split_many(context, WRITE, request.topic_data, share, by_id=by_id)
     answered = await refuse_many(refused.values(), TopicAuthorizationFailed(), share)

@@ -159,6 +159,30 @@ async def test_a_disk_that_refuses_refuses_its_partition(
     assert await produce(home, topic("a", (0, batch_of(home)))) == [("a", [(0, STORAGE_ERROR, -1)])]
 
 
+async def test_a_right_may_come_while_many_topics_are_judged(home: ServicesOnDisk) -> None:
+    """The request is answered in a later turn, so none of its batches waits for the round."""
+
+    class Rights:
+        """Rights to nothing at the first look, and to everything at the second."""
+
+        def sees(self, *_: object) -> bool:
+            return False
+
+        def may(self, *_: object) -> bool:
+            return True
+
+    context: Any = home.context(0, 12)
+    context.may_wait = True
+    context.rights = Rights()
+    many = [topic(f"unknown-{number}", (0, None)) for number in range(250)]
+    topics = [topic("a", (0, batch_of(home))), *many]
+    response: Any = produce_handler.handle(context, ProduceRequest(None, 1, 1000, topics))
+    answer, *_ = await response
+
+    assert answer[0][2][0][:3] == (0, 0, 0)
+    assert len(answer) == len(topics)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 async def test_a_log_is_flushed_once_before_the_answer(
     home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, *, fails: bool
