@@ -79,6 +79,7 @@ class Probe:
         )
         self._address = ("", 0)
         self._dial: Dial | None = None
+        self._creation: asyncio.Future[Log] | None = None
 
     @property
     def _directory(self) -> LogDirectory:
@@ -106,7 +107,7 @@ class Probe:
         log = self._registered.get((self.name, 0))
         if log is None or log.size > MAX_LOG_BYTES:
             await self._leave()
-            self._registered[self.name, 0] = await self._io.run(self._create)
+            self._registered[self.name, 0] = await self._make_log()
         record = Record(0, self._clock.now_ms(), b"probe", random_bytes(16))
         batch = bytes(build_batch([record]))
         base_offset, fetched = await self._exchange(batch)
@@ -172,6 +173,17 @@ class Probe:
             raise ProbeFailed(
                 f"the record could not be {done}: {error_name(error_code)}; see the broker's log"
             )
+
+    async def _make_log(self) -> Log:
+        """Create the log, once: a trip that a hanging disk ends leaves it to the next trip."""
+        if self._creation is None:
+            self._creation = self._io.run(self._create)
+        creation = self._creation
+        try:
+            return await asyncio.shield(creation)
+        finally:
+            if creation.done():
+                self._creation = None
 
     def _create(self) -> Log:
         """Create an empty log. Blocks."""

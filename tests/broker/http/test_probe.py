@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from siltstone.storage import files
 from siltstone.storage.log import recovery
 from siltstone.storage.topic_partition import FolderState, parse_folder
 from tests.support.running import Running, running
+from tests.support.waiting import give_turns_until
 
 
 @pytest.fixture
@@ -85,6 +87,32 @@ async def test_start_whose_disk_refuses_the_log_is_not_ready(
             await broker.probe.round_trip()
         monkeypatch.setattr(probe_module, "create_partition", create)
         await broker.probe.round_trip()
+
+
+async def test_disk_that_hangs_holds_one_thread(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each question for the readiness would take one from the other log directories."""
+    create, may_go, calls = recovery.create_partition, threading.Event(), 0
+
+    def hang(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        may_go.wait(10)
+        return create(*arguments)
+
+    monkeypatch.setattr(probe_module, "create_partition", hang)
+    monkeypatch.setattr(probe_module, "MAX_LOG_BYTES", 0)
+    for _ in range(3):
+        trip = asyncio.ensure_future(probe.round_trip())
+        await asyncio.sleep(0)
+        await give_turns_until(lambda: calls > 0, "it creates the log")
+        trip.cancel()
+        await asyncio.wait({trip})
+    may_go.set()
+    await probe.round_trip()
+
+    assert calls == 1
 
 
 async def test_stop_goes_on_whose_disk_keeps_the_folder(
