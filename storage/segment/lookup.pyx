@@ -48,7 +48,8 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     """Return the end and the next offset, as `ReadableSegment.cut` does.
 
     Raises:
-        CorruptMessage: No batch begins where one has to, or it ends after ``limit``.
+        CorruptMessage: No batch begins where one has to, or the first or the last of the result
+            ends after ``limit``.
     """
     cdef int fd = segment.file().fileno()
     cdef long long bound = limit if max_bytes > limit - position else position + max_bytes
@@ -71,11 +72,11 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
             at = 0
             chunk = read_at(fd, HEADER_SIZE, start)
         size = size_at(chunk, at, start + at)
-        if end_within(start + at, size, limit) > target:
+        if start + at + size > target:
             break
         start += at + size
     if bound == limit:
-        return start + at + size, next_offset_at(chunk, at)
+        return end_within(start + at, size, limit), next_offset_at(chunk, at)
     return start + at, base_offset_at(chunk, at)
 
 

@@ -172,6 +172,20 @@ def test_batch_that_ends_behind_the_segment_is_damage(
         segment.cut(0, 4 * size, 4 * size, at_least_one=at_least_one)
 
 
+def test_batches_before_one_that_ends_behind_the_segment_are_read(tmp_path: Path) -> None:
+    """A reader whose room ends within the damaged batch gets those before it, then the error."""
+    batches = [make_batch(2, base_offset=2 * n) for n in range(4)]
+    size = len(batches[0])
+    segment = build(tmp_path, (1 << 30, "at rest"), batches)
+    data = bytearray(segment.log_path.read_bytes())
+    data[2 * size + 8 : 2 * size + 12] = (4 * size).to_bytes(4, "big")
+    segment.log_path.write_bytes(data)
+
+    assert segment.cut(0, 3 * size, 4 * size, at_least_one=True) == Cut(2 * size, 4)
+    with pytest.raises(CorruptMessage, match=f"ends inside the batch at position {2 * size}"):
+        segment.cut(2 * size, size, 4 * size, at_least_one=True)
+
+
 @pytest.fixture
 def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each read return seven bytes at most, also to compiled code."""
