@@ -123,8 +123,9 @@ async def test_an_fsync_that_fails_is_told(
     home: ServicesOnDisk, key: int, request_: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client looks for the coordinator again."""
+    await asyncio.to_thread(home.services.logs.background.drain)  # it fsyncs, too
     install(monkeypatch).fail("fsync", path="__consumer_offsets-0")
 
-    answer = await ask(home, key, request_)
+    answer = await ask(home, key, request_, type(request_).__version__)
 
     assert answer.error_code is ErrorCode.not_coordinator
