@@ -117,6 +117,8 @@ class Rules:
         names = [each for each in ("acl", *_SETTINGS) if each != "acl" or self._authorizes]
         self._books = {each: SettingsModel({}, 1) for each in names} if drawn else {}
         self._client = history.client()
+        self._stale: dict[str, None] = {}
+        """Books whose file may have a refused change: the disk may refuse the old text, too."""
 
     def set_up(self) -> Action:
         """Do nothing: the books are empty."""
@@ -137,6 +139,7 @@ class Rules:
         """Note that nothing is on its way any more."""
         for model in self._books.values():
             model.restarted()
+        self._stale.clear()
 
     def settled(self) -> None:
         """Know what `judge` has found."""
@@ -156,6 +159,7 @@ class Rules:
         error = answer.error_code
         self._history.tell(f"  {book} {key} {value}: {error}")
         if error == _STORAGE and not self._history.is_sound:
+            self._stale[book] = None
             return
         is_bad = value in _BAD or (book == "acl" and " ann " in key and value is not None)
         if error == 0 and not is_bad:
@@ -211,7 +215,8 @@ class Rules:
         if len(dict(rows)) < len(rows):
             raise Wrong(f"{book} has something twice: {rows}")
         try:
-            self._books[book].told(dict(rows), is_settled=self._history.step[0] == "judge")
+            is_settled = self._history.step[0] == "judge" and book not in self._stale
+            self._books[book].told(dict(rows), is_settled=is_settled)
         except Wrong as error:
             raise Wrong(f"{book}: {error}") from error
 
