@@ -3,6 +3,10 @@
 v2 compact encoding · v3 users as resources. Without an authorizer the answer is SECURITY_DISABLED,
 as in Apache Kafka. When a change is answered, it is on the disk and in force for the next request
 of every client.
+
+Differs from Kafka: the host of a rule may be a network, such as 10.0.0.0/8 or 2001:db8::/32, as in
+Apache Kafka 4.4 (KIP-1276) and whatever level ``metadata.version`` has; as there, an empty host and
+one with a slash that is no network are refused with INVALID_REQUEST, and filters compare the text.
 """
 
 from collections.abc import Coroutine
@@ -18,6 +22,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
     check_acl,
+    find_host_fault,
 )
 from siltstone.broker.security.acl_store import AclWriter
 from siltstone.broker.security.rights import ALTER, CLUSTER, DESCRIBE
@@ -107,7 +112,11 @@ async def _create(writer: AclWriter, acls: list[Acl]) -> CreateAclsResponse:
 
 
 def _find_fault(acl: Acl) -> str | None:
-    """Return why a rule cannot be kept; None if it can."""
+    """Return why a rule cannot be created; None if it can.
+
+    `check_acl` refuses what cannot be kept either; the rest is refused here alone, since a start
+    must read back what earlier versions have created.
+    """
     pattern = acl.pattern
     if pattern.resource_type == ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
         return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
@@ -117,7 +126,7 @@ def _find_fault(acl: Acl) -> str | None:
         check_acl(acl)
     except ValueError as error:
         return str(error)
-    return None
+    return find_host_fault(acl.host)
 
 
 def delete(

@@ -4,11 +4,20 @@ Codes are those of Kafka's protocol (classes ResourceType, PatternType, AclOpera
 AclPermissionType). Only filters have UNKNOWN and ANY, never a rule.
 """
 
+import re
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 WILDCARD: Final = "*"
 """The name in a literal pattern for every resource, and the host in a rule for every host."""
+
+Network: TypeAlias = tuple[int, int, int]
+"""The size of its addresses in bits, how many of the bits count, and the number that these are."""
+
+_OF_IPV4 = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_OF_IPV6 = re.compile(r"(\[)?([^/]+)(?(1)\])/([+-]?\d+)")
+_MAPPED: Final = 0xFFFF
+"""The first 96 bits of an IPv4 address that is written as IPv6."""
 
 
 class _Code(IntEnum):
@@ -151,3 +160,46 @@ def check_acl(acl: Acl) -> None:
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the "
             "principal type from the principal name)"
         )
+
+
+def find_host_fault(host: str) -> str | None:
+    """Return why no rule may be created for a host (Kafka: validateHostPattern); None if one may.
+
+    A text without a slash may be any: it is compared with the client's address as a whole.
+    """
+    if not host:
+        return "Host pattern cannot be null or empty"
+    if "/" in host and read_network(host) is None:
+        return (
+            f"Invalid CIDR notation '{host}': write an address, a slash and how many of its bits "
+            "count, such as 10.0.0.0/8 or 2001:db8::/32"
+        )
+    return None
+
+
+def read_network(host: str) -> Network | None:
+    """Return a rule's host as a network; None if it is not one (Kafka: CidrUtils, KIP-1276).
+
+    Bits of the address that do not count may be set. IPv4 addresses written as IPv6, such as
+    ``::ffff:10.0.0.0/104``, are refused: no client has such an address.
+    """
+    from ipaddress import IPv4Address, IPv6Address  # noqa: PLC0415  # few rules have networks
+
+    try:
+        if parts := _OF_IPV4.fullmatch(host):
+            *numbers, length = map(int, parts.groups())
+            size, number = 32, int(IPv4Address(bytes(numbers)))
+        elif parts := _OF_IPV6.fullmatch(host):
+            size, length, number = 128, int(parts[3]), int(IPv6Address(parts[2]))
+        else:
+            return None
+    except ValueError:
+        return None
+    if not 0 <= length <= size or number >> 32 == _MAPPED:
+        return None
+    return find_network(size, length, number)
+
+
+def find_network(size: int, length: int, number: int) -> Network:
+    """Return the network in which an address of ``size`` bits is, by the length of the network."""
+    return size, length, number >> (size - length)

@@ -8,6 +8,7 @@ the other rules for the resource stay (CVE-2024-27309).
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +23,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
     check_acl,
+    find_host_fault,
 )
 from siltstone.broker.security.private_file import PrivateWriter, load_private
 from siltstone.storage import files
@@ -30,18 +32,32 @@ from siltstone.storage.directory.strict_json import read_sealed, seal
 if TYPE_CHECKING:
     from siltstone.broker.security.authorizer import Authorizer
 
+_logger = logging.getLogger(__name__)
+
 FILE_NAME: Final = files.ACLS
 _VERSION: Final = 1
+_MAX_TOLD: Final = 20
 
 
 def load_acls(directory: Path) -> list[Acl]:
     """Return the rules in a log directory; none if there is no file. Blocks.
 
+    Rules whose host is refused today are kept, apply to no client, and are named in a warning.
+
     Raises:
         PrivateFileError: The file cannot be trusted, or is damaged.
     """
     remedy = "make the ACLs again with kafka-acls as one of super.users"
-    return load_private(directory / FILE_NAME, _decode, remedy) or []
+    acls = load_private(directory / FILE_NAME, _decode, remedy) or []
+    faulty = [acl for acl in acls if find_host_fault(acl.host) is not None]
+    if faulty:
+        _logger.warning(
+            "rules never apply, since their hosts are neither addresses nor networks rules=%d "
+            "hosts=%s; replace them with kafka-acls",
+            len(faulty),
+            json.dumps(list(dict.fromkeys(acl.host for acl in faulty))[:_MAX_TOLD]),
+        )
+    return acls
 
 
 class AclWriter:

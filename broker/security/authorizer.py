@@ -8,11 +8,14 @@ forbids one of these operations forbids nothing else. If there is no rule for a 
 The rules of a pattern are kept as bits by principal and host, and the patterns by name. An answer
 costs a few look-ups, however many rules there are: of the literal name, of ``*``, and of the
 longest rule prefix that the name begins with. A prefix has a link to the next shorter one that the
-name begins with (``prefixes.py``). Two things are remembered until a rule changes: each answer to a
-client, and the rights that a prefix and the shorter ones together allow and deny that client.
+name begins with (``prefixes.py``). Of each pattern the client's address and ``*`` are looked up,
+and the address's network of each length that a rule has (KIP-1276). Two things are remembered until
+a rule changes: each answer to a client, and the rights that a prefix and the shorter ones together
+allow and deny that client.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
@@ -21,16 +24,21 @@ from siltstone.broker.security.acl import (
     WILDCARD,
     Acl,
     AclFilter,
+    Network,
     Operation,
     Pattern,
     PatternType,
     Permission,
     ResourceType,
+    find_network,
+    read_network,
 )
 from siltstone.broker.security.prefixes import Prefixes
 from siltstone.broker.security.principals import EVERYBODY, Principal
 
 _EVERYBODY: Final = str(EVERYBODY)
+_Host: TypeAlias = str | Network
+_Table: TypeAlias = dict[str, dict[_Host, int]]
 Answers: TypeAlias = dict[tuple[int, int, str], bool]
 """Whether a client may do something, by operation, resource type and name."""
 
@@ -56,8 +64,8 @@ class _Rights:
     __slots__ = ("allowed", "denied")
 
     def __init__(self, acls: Iterable[Acl]) -> None:
-        self.allowed: dict[str, dict[str, int]] = {}
-        self.denied: dict[str, dict[str, int]] = {}
+        self.allowed: _Table = {}
+        self.denied: _Table = {}
         for acl in acls:
             table = self.allowed if acl.permission == Permission.ALLOW else self.denied
             hosts = table.setdefault(acl.principal, {})
@@ -67,8 +75,10 @@ class _Rights:
 
 
 @lru_cache(maxsize=1024)
-def _canonical(host: str) -> str:
-    """Return a rule's host in the form of a client's address: Java writes IPv6 without ``::``."""
+def _canonical(host: str) -> _Host:
+    """Return a rule's host as clients' addresses are looked up: Java writes IPv6 without ``::``."""
+    if "/" in host:
+        return read_network(host) or host
     if ":" not in host:
         return host
     from ipaddress import ip_address  # noqa: PLC0415  # few rules have such a host
@@ -79,13 +89,14 @@ def _canonical(host: str) -> str:
         return host
 
 
-def _find(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
-    """Return a client's bits: those of its principal and of all, for its host and for all hosts."""
+def _find(table: _Table, principal: str, hosts: Iterable[_Host]) -> int:
+    """Return a client's bits: those of its principal and of all, for each of its hosts."""
     bits = 0
     for who in (principal, _EVERYBODY):
-        hosts = table.get(who)
-        if hosts is not None:
-            bits |= hosts.get(host, 0) | hosts.get(WILDCARD, 0)
+        found = table.get(who)
+        if found is not None:
+            for host in hosts:
+                bits |= found.get(host, 0)
     return bits
 
 
@@ -93,7 +104,8 @@ class Authorizer:
     """The rules in force, and their answers (loop only).
 
     Invariants: ``_rights`` has an entry for each pattern of ``_acls`` and for no other;
-    ``_prefixes`` has the prefixed ones of each resource type; ``_remembered`` holds answers by
+    ``_prefixes`` has the prefixed ones of each resource type; ``_lengths`` has the sizes and
+    lengths of all networks of rules, and perhaps of removed rules; ``_remembered`` holds answers by
     these rules; ``_of_prefixes`` holds what all rules of a prefix allow and deny a client.
     """
 
@@ -109,6 +121,7 @@ class Authorizer:
         self._acls: dict[Pattern, dict[Acl, None]] = {}
         self._rights: dict[tuple[int, int, str], _Rights] = {}
         self._prefixes: dict[int, Prefixes] = {}
+        self._lengths: dict[tuple[int, int], None] = {}
         self._remembered: dict[tuple[str, str], Answers] = {}
         self._remembered_count = 0
         self._of_prefixes: dict[tuple[str, str, int, str], tuple[int, int]] = {}
@@ -140,6 +153,9 @@ class Authorizer:
                     prefixes.add(acl.pattern.name)
             known[acl] = None
             changed.add(acl.pattern)
+            host = _canonical(acl.host)
+            if not isinstance(host, str):
+                self._lengths[host[:2]] = None
         self._renew(changed)
 
     def remove(self, acls: Iterable[Acl]) -> None:
@@ -215,14 +231,15 @@ class Authorizer:
         if self.allows(principal, host, operation, resource_type, _HARD_CODED):
             return True
         bit = 1 << operation
+        hosts = self._find_hosts(host)
         allowed: list[Pattern] = []
         denied: set[Pattern] = set()
         for pattern in self._acls:
             if pattern.resource_type == resource_type:
                 rights = self._rights[pattern]
-                if _find(rights.allowed, principal, host) & bit:
+                if _find(rights.allowed, principal, hosts) & bit:
                     allowed.append(pattern)
-                if _find(rights.denied, principal, host) & bit:
+                if _find(rights.denied, principal, hosts) & bit:
                     denied.add(pattern)
         kind = ResourceType(resource_type)
         everything = Pattern(kind, PatternType.LITERAL, WILDCARD)
@@ -248,15 +265,16 @@ class Authorizer:
         if principal in self._super_users:
             return True
         bit = 1 << operation
+        hosts = self._find_hosts(host)
         is_found = False
         allowed = 0
         for literal in (name,) if name == WILDCARD else (name, WILDCARD):
             rights = self._rights.get((resource_type, PatternType.LITERAL, literal))
             if rights is not None:
                 is_found = True
-                if _find(rights.denied, principal, host) & bit:
+                if _find(rights.denied, principal, hosts) & bit:
                     return False
-                allowed |= _find(rights.allowed, principal, host)
+                allowed |= _find(rights.allowed, principal, hosts)
         prefixes = self._prefixes.get(resource_type)
         prefix = None if prefixes is None else prefixes.find_longest(name)
         if prefix is not None:
@@ -276,14 +294,27 @@ class Authorizer:
         found = self._of_prefixes.get(key)
         if found is None:
             allowed = denied = 0
+            hosts = self._find_hosts(host)
             for each in self._prefixes[resource_type].walk_up(prefix):
                 rights = self._rights[resource_type, PatternType.PREFIXED, each]
-                allowed |= _find(rights.allowed, principal, host)
-                denied |= _find(rights.denied, principal, host)
+                allowed |= _find(rights.allowed, principal, hosts)
+                denied |= _find(rights.denied, principal, hosts)
             if len(self._of_prefixes) >= _MAX_REMEMBERED:
                 self._of_prefixes.clear()
             found = self._of_prefixes[key] = allowed, denied
         return found
+
+    def _find_hosts(self, host: str) -> list[_Host]:
+        """Return the hosts of rules that are about a client: its own, all, and its networks."""
+        hosts: list[_Host] = [host, WILDCARD]
+        if self._lengths:
+            from ipaddress import ip_address  # noqa: PLC0415  # few rules have networks
+
+            with suppress(ValueError):
+                address = ip_address(host)
+                size, number = address.max_prefixlen, int(address)
+                hosts += (find_network(*each, number) for each in self._lengths if each[0] == size)
+        return hosts
 
     def _renew(self, changed: Iterable[Pattern]) -> None:
         for pattern in changed:

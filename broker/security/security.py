@@ -50,7 +50,10 @@ class Client(Protocol):
 
     @property
     def host(self) -> str:
-        """The host that the client connects from."""
+        """The address that the client connects from: no brackets, perhaps a zone (``%eth0``).
+
+        No IPv4 address comes in the form of IPv6, since listeners on IPv6 accept IPv6 only.
+        """
 
 
 class Security:

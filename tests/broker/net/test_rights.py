@@ -67,6 +67,29 @@ async def test_rules_are_told_and_removed_by_filters(home: Running) -> None:
     assert (await admin.ask(every(29))).resources == ()
 
 
+async def test_a_network_that_is_forbidden_gets_nothing(home: Running) -> None:
+    """The client's own address counts, and what is no network is refused alone."""
+    admin, bob = await enter(home, "admin", "a"), await enter(home, "bob", "b")
+    codes = []
+    for permission, hosts in (
+        (3, ["*"]),
+        (2, ["10.0.0.0/8"]),
+        (2, ["127.1.2.3/33", "127.0.0.9/8"]),
+    ):
+        made = await admin.ask(allow(5, 2, "*", permission, hosts))
+        codes += [each.error_code for each in made.results]
+        answer = await bob.ask(create_topics(f"t{len(codes)}"))
+        codes.append(answer.topics[0].error_code)
+    (resource,) = (await admin.ask(every(29))).resources
+
+    assert codes == [ErrorCode.none] * 4 + [
+        ErrorCode.invalid_request,
+        ErrorCode.none,
+        ErrorCode.topic_authorization_failed,
+    ]
+    assert [each.host for each in resource.acls] == ["*", "10.0.0.0/8", "127.0.0.9/8"]
+
+
 async def test_who_did_not_log_in_is_anonymous(home: Running) -> None:
     """On a listener that asks nobody, and without rights unless a rule gives them."""
     caller = Caller(await home.connect(1))

@@ -1,5 +1,6 @@
 """The file of the ACLs: whole, private, and nothing lost when something is removed."""
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -113,3 +114,24 @@ def test_a_damaged_file_is_refused(tmp_path: Path, content: str) -> None:
 def test_no_file_is_no_rules(tmp_path: Path) -> None:
     """As before the first one is made."""
     assert load_acls(tmp_path) == []
+
+
+async def test_rules_whose_hosts_are_refused_today_are_kept_and_named(
+    tmp_path: Path, io: IoThreads, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An earlier version took every text; the start goes on, and says which rules never apply."""
+    hosts = ["", "10.0.0.0/33", *(f"host-{number}/8" for number in range(30)), "10.0.0.0/8", "*"]
+    rules = [READ._replace(host=host) for host in hosts]
+    await AclWriter(tmp_path, Authorizer(), io).add([*rules, WRITE._replace(host="10.0.0.0/33")])
+
+    with caplog.at_level(logging.WARNING):
+        assert load_acls(tmp_path) == [*rules, WRITE._replace(host="10.0.0.0/33")]
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert 'rules=33 hosts=["", "10.0.0.0/33", "host-0/8", ' in text
+    assert "host-17/8" in text
+    assert "host-18/8" not in text
+    caplog.clear()
+    await AclWriter(tmp_path, Authorizer(), io).replace([READ, *rules[-2:]])
+    load_acls(tmp_path)
+    assert caplog.records == []

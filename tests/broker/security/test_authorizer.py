@@ -1,5 +1,6 @@
 """The authorizer's answers are those of the rules read one by one."""
 
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from siltstone.broker.security.acl import (
     Permission,
     ResourceType,
     check_acl,
+    find_host_fault,
 )
 from siltstone.broker.security.authorizer import Authorizer
 from siltstone.broker.security.principals import Principal, parse_principal, parse_super_users
@@ -23,7 +25,9 @@ from siltstone.broker.security.principals import Principal, parse_principal, par
 OPERATIONS = [each for each in Operation if each > Operation.ALL]
 NAMES = ["*", "a", "ab", "abc", "b", "ba", "hardcode"]
 WHO = ["User:alice", "User:bob", "User:*", "Group:alice"]
-HOSTS = ["*", "10.0.0.1", "10.0.0.2"]
+HOSTS = ["*", "10.0.0.1", "10.0.0.2", "10.0.0.0/31", "10.0.0.2/31", "10.0.0.9/8", "0.0.0.0/0"]
+HOSTS += ["10.0.0.0/33", "10.0.0.1/32", "::/0", "2001:db8::/32", "2001:db8::1/128"]
+CLIENTS = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "192.0.2.1", "2001:db8::1", "2001:db9::1"]
 IMPLIED = {
     Operation.DESCRIBE: {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER},
     Operation.DESCRIBE_CONFIGS: {Operation.ALTER_CONFIGS},
@@ -46,11 +50,18 @@ rules = st.builds(
 )
 questions = st.tuples(
     st.sampled_from(["User:alice", "User:bob", "User:carol", "Group:alice", "User:root"]),
-    st.sampled_from(["10.0.0.1", "10.0.0.2", "10.0.0.3"]),
+    st.sampled_from(CLIENTS),
     st.sampled_from(OPERATIONS),
     st.sampled_from(TYPES),
     st.sampled_from([*NAMES, "abcd", "c"]),
 )
+
+
+def covers(rule_host: str, client: str) -> bool:
+    """Whether a rule's host is about a client, by Python's own networks."""
+    if "/" not in rule_host or rule_host == "10.0.0.0/33":
+        return rule_host in (client, "*")
+    return ip_address(client) in ip_network(rule_host, strict=False)
 
 
 def decide(
@@ -62,7 +73,7 @@ def decide(
         return True
     about = [acl for acl in acls if concerns(acl, kind, name)]
     mine = [
-        acl for acl in about if acl.principal in (principal, "User:*") and acl.host in (host, "*")
+        acl for acl in about if acl.principal in (principal, "User:*") and covers(acl.host, host)
     ]
     denying = {operation, Operation.ALL}
     if any(acl.permission is Permission.DENY and acl.operation in denying for acl in mine):
@@ -124,7 +135,7 @@ def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(
         for acl in acls
         if acl.pattern.resource_type is kind
         and acl.principal in (principal, "User:*")
-        and acl.host in (host, "*")
+        and covers(acl.host, host)
         and acl.operation in (operation, Operation.ALL)
     ]
     denied = {acl.pattern for acl in mine if acl.permission is Permission.DENY}
@@ -146,13 +157,13 @@ def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The tables of rules that answers have looked at."""
+    """The hosts that answers have looked up, a list for each table of rules."""
     seen: list[object] = []
     find = authorizer_module._find
 
-    def count(table: dict[str, dict[str, int]], principal: str, host: str) -> int:
-        seen.append(table)
-        return find(table, principal, host)
+    def count(table: authorizer_module._Table, principal: str, hosts: list[Any]) -> int:
+        seen.append(hosts)
+        return find(table, principal, hosts)
 
     monkeypatch.setattr(authorizer_module, "_find", count)
     return seen
@@ -190,12 +201,26 @@ def test_an_answer_does_not_cost_more_with_the_lengths_of_prefixes(looked_at: li
     assert answers == {True}
 
 
+def test_an_answer_costs_a_look_up_for_each_length_of_networks(looked_at: list[object]) -> None:
+    """However many networks there are; the lengths of the other kind of address cost nothing."""
+    networks = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(10_000)]
+    others = ["10.0.0.0/8", "192.0.2.0/24", "2001:db8::/32", "::/0"]
+    authorizer = Authorizer(rule("t", host=host) for host in networks + others)
+
+    assert len(authorizer) == 10_004
+    assert authorizer.allows("User:a", "10.20.3.4", Operation.READ, ResourceType.TOPIC, "t")
+    assert [len(hosts) for hosts in looked_at if isinstance(hosts, list)] == [4, 4]
+
+
 def rule(
-    name: str, principal: str = "User:a", pattern_type: PatternType = PatternType.LITERAL
+    name: str,
+    principal: str = "User:a",
+    pattern_type: PatternType = PatternType.LITERAL,
+    host: str = "*",
 ) -> Acl:
     """Return a rule that permits reading topics."""
     pattern = Pattern(ResourceType.TOPIC, pattern_type, name)
-    return Acl(pattern, principal, "*", Operation.READ, Permission.ALLOW)
+    return Acl(pattern, principal, host, Operation.READ, Permission.ALLOW)
 
 
 def test_memory_of_answers_is_bounded() -> None:
@@ -351,3 +376,124 @@ def test_a_host_of_ipv6_is_one_however_it_is_written() -> None:
     assert authorizer.allows_any("User:a", "2001:db8::7", Operation.READ, ResourceType.TOPIC)
     assert not authorizer.allows("User:a", "2001:db8::8", Operation.READ, ResourceType.TOPIC, "t")
     assert list(authorizer) == [read]
+
+
+def reads(host: str, *rule_hosts: str) -> bool:
+    """Whether a client may read if rules permit it from some hosts."""
+    authorizer = Authorizer(rule("t", host=each) for each in rule_hosts)
+    answer = authorizer.allows("User:a", host, Operation.READ, ResourceType.TOPIC, "t")
+    assert authorizer.allows_any("User:a", host, Operation.READ, ResourceType.TOPIC) == answer
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("network", "inside", "outside"),
+    [
+        ("10.0.0.0/8", ["10.0.0.0", "10.255.255.255"], ["9.255.255.255", "11.0.0.0", "::a00:1"]),
+        ("10.0.0.5/8", ["10.9.9.9"], ["11.0.0.5"]),
+        ("10.0.0.0/08", ["10.9.9.9"], ["11.0.0.0"]),
+        ("010.0.0.0/8", ["10.9.9.9"], ["8.0.0.1"]),
+        ("10.0.0.0/0", ["192.0.2.1", "255.255.255.255"], ["::1"]),
+        ("128.0.0.0/1", ["200.0.0.1"], ["127.0.0.1"]),
+        ("10.0.0.2/31", ["10.0.0.2", "10.0.0.3"], ["10.0.0.1", "10.0.0.4"]),
+        ("10.0.0.1/32", ["10.0.0.1"], ["10.0.0.0", "10.0.0.2"]),
+        ("2001:DB8::5/32", ["2001:db8::", "2001:db8:ffff::1"], ["2001:db9::", "32.1.13.184"]),
+        ("2001:db8:0:0:0:0:0:7/128", ["2001:db8::7"], ["2001:db8::8"]),
+        ("[2001:db8::]/+032", ["2001:db8::7"], ["2001:db9::"]),
+        ("::/0", ["::1", "2001:db8::1"], ["10.0.0.1"]),
+        ("2001:db8::/-0", ["::1"], ["10.0.0.1"]),
+        ("::10.0.0.0/104", ["::10.1.1.1"], ["10.0.0.1"]),
+        ("fe80::/64", ["fe80::1%eth0", "fe80::1"], ["fe80:0:0:1::1%eth0"]),
+        ("fe80::1%1/64", ["fe80::2%1"], ["fe80:0:0:1::1%1"]),
+    ],
+)
+def test_a_network_is_all_addresses_that_begin_like_it(
+    network: str, inside: list[str], outside: list[str]
+) -> None:
+    """As Apache Kafka 4.4.0 answered (KIP-1276): each kind of address has networks of its own."""
+    assert find_host_fault(network) is None
+    assert [host for host in inside if not reads(host, network)] == []
+    assert [host for host in outside if reads(host, network)] == []
+
+
+def test_what_a_network_forbids_no_address_gets() -> None:
+    """The smaller network does not win, nor does the address; others are served."""
+    allowed = [rule("t", host=host) for host in ("*", "10.1.0.0/16", "10.1.2.3")]
+    denied = rule("t", host="10.0.0.0/8")._replace(permission=Permission.DENY)
+    authorizer = Authorizer([*allowed, denied])
+    question = Operation.READ, ResourceType.TOPIC
+
+    assert not authorizer.allows("User:a", "10.1.2.3", *question, "t")
+    assert not authorizer.allows_any("User:a", "10.1.2.3", *question)
+    assert authorizer.allows("User:a", "11.1.2.3", *question, "t")
+    authorizer.remove([denied])
+    assert authorizer.allows("User:a", "10.1.2.3", *question, "t")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "10.0.0.0/33",
+        "10.0.0.0/008",
+        "10.0.0.0/+8",
+        "10.0.0.0/-1",
+        "10.0.0.0/",
+        "10.0.0.0/255.0.0.0",
+        "10.0.0.0/8/8",
+        "10.0.0.0/8,10.1.0.0/16",
+        "10.0.0/8",
+        "256.0.0.0/8",
+        "10.0.0.0:80/8",
+        "\u0661\u0660.0.0.0/8",
+        "/",
+        "/8",
+        "*/8",
+        "host/8",
+        " 10.0.0.0/8",
+        "10.0.0.0/8 ",
+        "10.0.0.0 /8",
+        "10.0.0.0/8\n",
+        "2001:db8::/129",
+        "2001:db8::/-1",
+        "2001:db8::/",
+        "2001:db8::/ 32",
+        "2001:db8::/32%1",
+        "2001:db8::/" + "9" * 5_000,
+        "2001:db8:::/32",
+        "2001:db8::%/32",
+        " 2001:db8::/32",
+        "[2001:db8::/32]",
+        "[2001:db8::/32",
+        "2001:db8::]/32",
+        "::ffff:10.0.0.0/8",
+        "::ffff:10.0.0.0/104",
+        "::ffff:a00:0/104",
+    ],
+)
+def test_a_host_with_a_slash_that_is_no_network_is_no_host(host: str) -> None:
+    """As Apache Kafka 4.4.0 answered; a rule that has one all the same is about nobody."""
+    fault = find_host_fault(host)
+
+    assert fault is not None
+    assert fault.startswith(f"Invalid CIDR notation '{host}': ")
+    assert not any(reads(each, host) for each in (*CLIENTS, "10.0.0.0", "::", "2001:db8::"))
+
+
+def test_a_host_without_a_slash_is_any_text_but_none() -> None:
+    """As in Apache Kafka 4.4.0."""
+    assert find_host_fault("") == "Host pattern cannot be null or empty"
+    assert [
+        each for each in ("*", "10.0.0.1", "::1", "localhost", " ") if find_host_fault(each)
+    ] == []
+
+
+def test_networks_that_are_spelled_in_two_ways_are_two_rules() -> None:
+    """They are kept and found as they were written: filters compare text."""
+    rules = [rule("t", host=host) for host in ("10.0.0.0/8", "10.0.0.5/8")]
+    authorizer = Authorizer(rules)
+
+    assert authorizer.find(AclFilter(host="10.0.0.0/8")) == rules[:1]
+    assert authorizer.find(AclFilter(host="10.0.0.5")) == []
+    authorizer.remove(rules[:1])
+    assert list(authorizer) == rules[1:]
+    assert authorizer.allows("User:a", "10.9.9.9", Operation.READ, ResourceType.TOPIC, "t")

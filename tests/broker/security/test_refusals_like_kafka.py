@@ -227,6 +227,26 @@ async def test_who_may_delete_a_topic_and_not_describe_it(guarded: Guarded) -> N
     assert codes(by_id.responses) == [("a", ErrorCode.none)]
 
 
+async def test_a_rule_for_a_host_that_is_none_is_refused_alone(guarded: Guarded) -> None:
+    """In the words of Apache Kafka 4.4.0; the others are made, with the hosts as they came."""
+    hosts = ["", "10.0.0.5/8", "10.0.0.0/33", "localhost"]
+    rows = [
+        AclCreation(TOPIC, "a", PatternType.LITERAL, "User:bob", host, Operation.READ, 3)
+        for host in hosts
+    ]
+    created = await guarded.ask(30, CreateAclsRequest(rows), who=ADMIN)
+
+    assert [each.error_code for each in created.results] == [
+        INVALID,
+        ErrorCode.none,
+        INVALID,
+        ErrorCode.none,
+    ]
+    assert created.results[0].error_message == "Host pattern cannot be null or empty"
+    assert "Invalid CIDR notation '10.0.0.0/33'" in str(created.results[2].error_message)
+    assert [acl.host for acl in guarded.authorizer] == ["10.0.0.5/8", "localhost"]
+
+
 async def test_rules_with_elements_of_a_later_release(guarded: Guarded) -> None:
     """Nothing is found, nothing is deleted, nothing is made; the connection stays."""
     anything = {"operation": 1, "permission_type": 1}
