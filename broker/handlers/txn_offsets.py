@@ -210,13 +210,14 @@ async def _respond(
     once: dict[str, list[Any]] | None = None
     if errors.UnknownTopicOrPartition.code in codes.values():
         once = {}  # then Kafka's answer names each topic once
-    for name, partitions in request.topics:
+    for topic in request.topics:
+        name = topic.name
         rows: list[Any] = [] if once is None else once.get(name, [])
         if once is None or name not in once:
-            topics.append(TxnOffsetCommitResponseTopic(name, rows))
+            topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=rows))
         if once is not None:
             once[name] = rows
-        for index, *_ in partitions:
+        for index, *_ in topic.partitions:
             code = codes.get((name, index), others)
             rows.append(TxnOffsetCommitResponsePartition(index, code))
             await share.rest()

@@ -447,7 +447,7 @@ class Transactions:
         is_present = topic.presence is Presence.PRESENT
         transaction.offsets.append((topic, register, register.send(write)))
         wanted = TxnOffsetCommitRequestPartition(partition, *write.value)
-        rows = [TxnOffsetCommitRequestTopic(topic.name, [wanted])]
+        rows = [TxnOffsetCommitRequestTopic(name=topic.name, partitions=[wanted])]
         numbers = producer.id, producer.epoch
         commit = TxnOffsetCommitRequest(slot.name, group.name, *numbers, topics=rows)
         asked = slot.client.send(COMMIT_OFFSETS, commit, version)
