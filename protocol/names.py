@@ -24,6 +24,8 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 RESERVED_IDS: Final = frozenset({UUID(int=0), UUID(int=1)})
 """Ids that Kafka gives to no topic."""
 
+# The first version of each API that has the ids of topics; the numbers of all other versions stand
+# in the handlers of their APIs.
 FIRST_WITH_TOPIC_ID: Final = 13
 """Of Produce and Fetch."""
 
