@@ -279,4 +279,4 @@ lock:
 clean:
 	@rm -rf .venv .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find $(CODE) tests tools bench examples -name __pycache__ -prune -exec rm -rf {} +
-	@find $(CODE) -name '*.so' -delete
+	@find $(CODE) '(' -name '*.so' -o -name '*.pyi' ')' -delete

@@ -253,7 +253,9 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
             build_in_place()
             return
         self._scratch = tempfile.TemporaryDirectory()
-        for output in build(Path(self._scratch.name)):
+        scratch = Path(self._scratch.name)
+        stubs = runpy.run_path(str(ROOT / "hatch_stubs.py"))
+        for output in (*build(scratch), *stubs["write_stubs"](scratch)):
             inside = output.relative_to(self._scratch.name)
             build_data["force_include"][str(output)] = inside.as_posix()
         build_data["pure_python"] = False

@@ -1,27 +1,67 @@
 """The context of a request for its handler: its version, its client and the broker's services."""
 
+from typing import TYPE_CHECKING
+
 cimport cython
 
 from siltstone.config.listeners import AUTO
 from siltstone.protocol.names import CLUSTER_NAME
 
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Generic, Protocol, TypeVar
+
+    from siltstone.broker.process.request_stats import RequestStats
+    from siltstone.broker.security.quotas.rates import Mutations
+    from siltstone.broker.security.rights import Rights
+
+    _S = TypeVar("_S")
+    """The services: `broker.services` says which; handlers import their `RequestContext` there."""
+
+    class Login(Protocol):
+        def handshake(
+            self, connection: Any, version: int, mechanism: str
+        ) -> Any | Coroutine[Any, Any, Any]: ...
+        def authenticate(self, connection: Any, token: bytes) -> Any | Coroutine[Any, Any, Any]: ...
+
+    class Connection(Protocol):
+        @property
+        def caller(self) -> Caller[Any]: ...
+        @property
+        def peer(self) -> str: ...
+        @property
+        def client_id(self) -> str | None: ...
+        @property
+        def principal(self) -> str: ...
+        @property
+        def host(self) -> str: ...
+        @property
+        def reached(self) -> str: ...
+        @property
+        def software(self) -> tuple[str, str]: ...
+        @property
+        def login_seconds(self) -> float: ...
+        def find_login(self) -> Login | None: ...
+        def note_software(self, name: str, version: str) -> None: ...
+        def note_refused_handshake(self, reason: str) -> None: ...
+
 
 @cython.final
-cdef class Caller:
+cdef class Caller:  # type: Generic[_S]
     """The client of a connection: its address, its listener, its name and its rights.
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
     ``rights`` are None if everybody may do everything.
     """
 
-    def __init__(self, services, listener, peer):
+    def __init__(self, services: _S, listener: str, peer: str):
         self.listener = listener
         self.peer = peer
         self.services = services
 
 
 @cython.final
-cdef class RequestContext:
+cdef class RequestContext:  # type: Generic[_S]
     """One request: its version, its client, its listener.
 
     ``client_id`` is None when the client sent none. ``peer`` is its address, as log lines print it.
@@ -32,8 +72,9 @@ cdef class RequestContext:
     """
 
     def __init__(
-        self, *, services, api_key, version, correlation_id, client_id, listener, peer, stats,
-        connection=None,
+        self, *, services: _S, api_key: int, version: int, correlation_id: int,
+        client_id: str | None, listener: str, peer: str, stats: RequestStats,
+        connection: Connection | None = None,
     ):
         self.connection = connection
         self.services = services
@@ -46,22 +87,26 @@ cdef class RequestContext:
         self.stats = stats
 
     @property
-    def advertised(self):
+    def advertised(self) -> tuple[str, int]:
         """Host and port that are advertised for the listener that received the request."""
         host, port = told = self.services.advertised[self.listener]
         if host == AUTO and self.connection is not None:
             return self.connection.reached, port
         return told
 
-    cpdef bint may(self, object operation, object resource, object name=CLUSTER_NAME) except *:
+    cpdef bint may(
+        self, object operation: int, object resource: int, object name: str = CLUSTER_NAME
+    ) except *:
         """Tell whether the client may do something; if not, the audit log says so."""
         return self.rights is None or self.rights.may(operation, resource, name)
 
-    cpdef bint sees(self, object operation, object resource, object name=CLUSTER_NAME) except *:
+    cpdef bint sees(
+        self, object operation: int, object resource: int, object name: str = CLUSTER_NAME
+    ) except *:
         """Tell the same as `may` without an audit line, for what the answer only leaves out."""
         return self.rights is None or self.rights.sees(operation, resource, name)
 
-    def take_partitions(self, count):
+    def take_partitions(self, count: int):
         """Count the partitions that this request creates or deletes next, if a quota limits them.
 
         Raises:
@@ -78,10 +123,10 @@ cdef class Unwritten:
     failed, the `Gate` of the request calls `answer`.
     """
 
-    def __init__(self, context):
+    def __init__(self, context: RequestContext[Any]):
         self.context = context
 
-    cpdef answer(self):
+    cpdef answer(self):  # -> Any
         """Return the response; None if the client wants none.
 
         Raises:

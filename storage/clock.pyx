@@ -7,18 +7,22 @@ broker.
 """
 
 import time
+from typing import TYPE_CHECKING
 
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 
 cdef class Route:
     """The place where the time comes from: an object, or the system."""
 
-    cdef public object through
+    cdef public object through  # type: object | None
 
 
 cdef Route _route = Route()
-route = _route
+route = _route  # type: Final[Route]
 
 
 cpdef double perf_counter() noexcept:
@@ -38,12 +42,12 @@ cdef long long _now_ns() except? -1:
     return now.tv_sec * 1_000_000_000LL + now.tv_nsec
 
 
-def thread_seconds():
+def thread_seconds() -> float:
     """Return the seconds for which the calling thread has had a processor."""
     return (_route.through or time).thread_time()
 
 
-def utc_now():
+def utc_now() -> datetime:
     """Return the system's date and time, for certificates: no test clock changes it."""
     from datetime import UTC, datetime  # imported late: the first answers need neither
 

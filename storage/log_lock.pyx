@@ -32,10 +32,10 @@ cdef class LogLock:
     def __enter__(self):
         self.take()
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object):
         self.drop()
 
-    def take_now(self):
+    def take_now(self) -> bool:
         """Acquire the lock if it is free; tell whether it was."""
         return PyThread_acquire_lock(self._lock, NOWAIT_LOCK) == 1
 

@@ -183,13 +183,14 @@ def test_the_image_is_built_without_the_documents(tmp_path: Path) -> None:
 
 
 def test_wheel_is_compiled(built: Path) -> None:
-    """For this Python and this system; each kernel lies beside its source."""
+    """For this Python and this system; each kernel lies beside its source, and so does its stub."""
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
 
     assert not wheel.name.endswith("-any.whl")
     kernels = {path.rpartition(".")[0] + hatch_build.EXTENSION for path in hatch_build.KERNELS}
-    assert kernels <= set(names)
+    stubs = {path.replace(".pyx", ".pyi") for path in hatch_build.KERNELS}
+    assert kernels | stubs <= set(names)
 
 
 def test_wheel_announces_the_console_script(built: Path) -> None:
@@ -218,13 +219,13 @@ def test_source_archive_can_build_the_kernels(built: Path) -> None:
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
 
-    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "README.md"} <= names
+    assert {"pyproject.toml", "hatch_build.py", "hatch_stubs.py", "LICENSE", "README.md"} <= names
     assert {
         "siltstone/protocol/core/_records.pyx",
         "siltstone/protocol/core/_format.pxd",
         "siltstone/protocol/core/_format.h",
     } <= names
-    assert not [name for name in names if name.endswith((".so", ".c"))]
+    assert not [name for name in names if name.endswith((".so", ".c", ".pyi"))]
 
 
 @pytest.fixture

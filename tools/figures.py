@@ -44,7 +44,7 @@ SMALL: Final = 40
 DEEP: Final = 2
 """Classes that may stand above each other, a class itself among them."""
 
-_COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".pyi", ".h")
+_COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
 _PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
 _SHARED_NUMBERS: Final = (
     "constants.py",
@@ -153,10 +153,12 @@ def count_entries(tree: Tree) -> Iterator[Figure]:
 
 
 def graph_of_imports(tree: Tree) -> dict[str, set[str]]:
-    """Return which modules each module imports, those for type checking as well."""
+    """Return which modules each module imports, for types too, but not for those of a stub."""
     graph: dict[str, set[str]] = {module_of(path): set() for path in tree.product}
-    for module, imported in tree.edges:
-        graph[module].add(imported)
+    compiled = {module_of(path) for path in tree.product if path.suffix != ".py"}
+    for (module, imported), is_needed in tree.edges.items():
+        if is_needed or module not in compiled:
+            graph[module].add(imported)
     return graph
 
 
@@ -189,7 +191,7 @@ def find_cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
 
 
 def count_cycles(tree: Tree) -> Iterator[Figure]:
-    """Modules that can all reach each other by imports are one cycle; types are included."""
+    """Modules that can all reach each other by imports are one cycle; types of `.py` count."""
     cycles = find_cycles(graph_of_imports(tree))
     yield Figure("cycles of imports", len(cycles), [", ".join(cycle) for cycle in cycles])
 

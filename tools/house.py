@@ -140,7 +140,7 @@ def find_arrows_up(tree: Tree, allowed: Mapping[str, str] = MAY_RUN_UP) -> Itera
     A module that imports another one counts once, for types too.
     """
     found: dict[str, list[str]] = {}
-    for module, imported in sorted(tree.edges_with_stubs):
+    for module, imported in sorted(tree.edges):
         package, start = module.split(".")[:2] if "." in module else (module, "")
         floors = FLOORS.get(package, ())
         end = imported.removeprefix(f"{package}.").partition(".")[0]
@@ -162,7 +162,7 @@ def find_two_way_pairs(tree: Tree, *, at_runtime: bool = False) -> Iterator[Figu
     folders = {path.parent for path in tree.files if len(path.parts) > 2}
     arrows = {
         tuple("/".join(module.split(".")[:2]) for module in edge)
-        for edge, is_needed in tree.edges_with_stubs.items()
+        for edge, is_needed in tree.edges.items()
         if is_needed or not at_runtime
     }
     for one, other in sorted(arrows):

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "siltstone."
 PYTHON: Final = (".py", ".pyx", ".pxd")
-STUB: Final = ".pyi"
-"""A stub: a type checker reads it instead of a file of Cython. Its imports count, for types."""
 WITH_PROSE: Final = (*PYTHON, ".h", ".c", ".java", ".js", ".md")
 
 _OF_PYTHON: Final = re.compile(
@@ -48,7 +46,7 @@ _ADVERBS: Final = re.compile(
 )
 _FUNCTION: Final = re.compile(r'[^=(]*?\b(\w+) *(?:" *" *)?\(')
 _ASSIGNED: Final = re.compile(r"(\w+)(?: *:[^=]*)? = ")
-_NO_NAME: Final = re.compile(r"=.*|\[[^\]]*\]|\b(?:not|or) None\b|\" *\"")
+_NO_NAME: Final = re.compile(r"[=:].*|\[[^\]]*\]|\b(?:not|or) None\b|\" *\"")
 
 
 class Import(NamedTuple):
@@ -113,22 +111,8 @@ class Tree:
                     edges[edge] = edges.get(edge, False) or not each.is_for_types
         return edges
 
-    @cached_property
-    def edges_with_stubs(self) -> dict[tuple[str, str], bool]:
-        """Return the same, with the imports in stubs of compiled modules, for types only."""
-        names = {module_of(path) for path in self.product}
-        edges = dict(self.edges)
-        for path, module in self._parse(self.packages, (STUB,)).items():
-            for each in imports_of(module):
-                edge = module_of(path), _nearest(each.name.removeprefix(PREFIX), names)
-                if edge[1] and edge[0] != edge[1]:
-                    edges.setdefault(edge, False)
-        return edges
-
-    def _parse(
-        self, packages: Sequence[str], suffixes: Sequence[str] = PYTHON
-    ) -> dict[PurePosixPath, ast.Module]:
-        sources = [path for path in self.below(*packages) if path.suffix in suffixes]
+    def _parse(self, packages: Sequence[str]) -> dict[PurePosixPath, ast.Module]:
+        sources = [path for path in self.below(*packages) if path.suffix in PYTHON]
         gc.disable()  # the garbage collector would take half of the time
         try:
             return {path: parse(path, self.text(path)) for path in sources}
@@ -151,7 +135,7 @@ def module_of(path: PurePosixPath) -> str:
 
 def parse(path: PurePosixPath | Path, text: str) -> ast.Module:
     """Return the tree of a file of Python, or the outline of one of Cython."""
-    return ast.parse(text if path.suffix in {".py", STUB} else outline(text), str(path))
+    return ast.parse(text if path.suffix == ".py" else outline(text), str(path))
 
 
 def imports_of(module: ast.AST, *, is_for_types: bool = False) -> Iterator[Import]:

@@ -3,9 +3,18 @@
 The columns are in `protocol.messages.columns`.
 """
 
+from typing import TYPE_CHECKING
+
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell
 from siltstone.storage.log.end cimport LogEnd
 from siltstone.storage.log.reads cimport LogParts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.protocol.messages.list_offsets import ListOffsetsPartition
+    from siltstone.protocol.messages.offset_for_leader_epoch import OffsetForLeaderPartition
+    from siltstone.storage.log.log import Log
 
 include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
@@ -16,7 +25,7 @@ cdef long long _LATEST = LATEST
 cdef long long _EARLIEST = EARLIEST
 
 
-def are_distinct(partitions):
+def are_distinct(partitions: Sequence[ListOffsetsPartition]) -> bool:
     """Tell whether no partition is named twice."""
     cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
     cdef Py_ssize_t place, count = len(wanted)
@@ -29,7 +38,9 @@ def are_distinct(partitions):
     return True
 
 
-def list_ends(partitions, tuple logs, bint is_committed):
+def list_ends(
+    partitions: Sequence[ListOffsetsPartition], tuple logs: Sequence[Log | None], bint is_committed
+) -> tuple[Grid, list[int]]:
     """Return the answers of a ListOffsets by partition, and the places that have no answer yet.
 
     The places without an answer are the partitions to refuse, and those that ask for something else
@@ -66,7 +77,9 @@ def list_ends(partitions, tuple logs, bint is_committed):
     return rows, left
 
 
-def list_epoch_ends(partitions, tuple logs):
+def list_epoch_ends(
+    partitions: Sequence[OffsetForLeaderPartition], tuple logs: Sequence[Log | None]
+) -> tuple[Grid, list[int]]:
     """Return the answers of an OffsetForLeaderEpoch, and the places of partitions to refuse."""
     cdef Grid wanted = grid_of(partitions, ASKED_COLUMNS)
     cdef Py_ssize_t place, count = len(wanted)

@@ -3,6 +3,8 @@
 The columns of requested partitions and of results are in `protocol.messages.columns`.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 
 from siltstone.broker.fetching.session cimport replica_of
@@ -34,6 +36,14 @@ from siltstone.protocol.messages.fetch import (
     PartitionData,
 )
 from siltstone.protocol.names import CLUSTER_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.broker.context import RequestContext
+    from siltstone.broker.fetching.session import FetchPlan
+    from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest
+    from siltstone.protocol.names import TopicKey
 
 include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
@@ -118,16 +128,18 @@ cdef class FetchRead:
     partition was found.
     """
 
-    cdef readonly object context, services, request
-    cdef public object plan
-    cdef public list fetched
-    cdef readonly set absent
+    cdef readonly object context  # type: RequestContext[Any]
+    cdef readonly object services  # type: Any
+    cdef readonly object request  # type: FetchRequest
+    cdef public object plan  # type: FetchPlan
+    cdef public list fetched  # type: list[tuple[TopicKey, Grid]]
+    cdef readonly set absent  # type: set[tuple[TopicKey, int]]
     cdef readonly long long max_bytes, min_bytes
     cdef readonly bint finds_some
     cdef bint _is_committed, _is_follower, _is_refused_by_leader
     cdef set _refused  # topics whose refusal is in the audit log
 
-    def __init__(self, context, request, plan):
+    def __init__(self, context: RequestContext[Any], request: FetchRequest, plan: FetchPlan):
         self.context = context
         self.services = context.services
         self.request = request
@@ -140,7 +152,10 @@ cdef class FetchRead:
         self._refused = set()
         self.absent = set()
 
-    def read_some(self, topics, before, long long found):
+    def read_some(
+        self, topics: Sequence[tuple[TopicKey, Sequence[FetchPartition]]],
+        before: Sequence[tuple[TopicKey, Grid]], long long found,
+    ) -> tuple[int, bool]:
         """Read partitions; ``found`` bytes were found in other partitions of the request.
 
         ``before`` has the results of the last read of the same partitions, or is empty. A partition
@@ -186,7 +201,7 @@ cdef class FetchRead:
             self.fetched.append((key, topic.end()))
         return total, urgent
 
-    cpdef bint may_read(self, object key) except *:
+    cpdef bint may_read(self, object key: TopicKey) except *:
         """Tell whether the client may read a topic; an unknown id passes, and is refused later."""
         operation, kind, name = READ, TOPIC, key
         if self._is_follower:  # a follower must be a broker (CVE-2018-1288)
@@ -202,7 +217,9 @@ cdef class FetchRead:
         self._refused.add(name)
         return False
 
-    def name_topics(self, session_id, told):
+    def name_topics(
+        self, session_id: int, told: Sequence[tuple[TopicKey, Sequence[PartitionData]]]
+    ) -> FetchResponse:
         """Return the answer with these partitions, and with the leader for a client without it."""
         cdef list topics = [], nodes = []
         cdef bint is_id
@@ -325,7 +342,7 @@ cdef list at_least(list known, Py_ssize_t count):
     return known if len(known) >= count else known[:1] * count
 
 
-def refused(index, code):
+def refused(index: int, code: int) -> PartitionData:
     """Return the answer for a partition that is not read."""
     return PartitionData(index, code, -1, -1, -1)
 

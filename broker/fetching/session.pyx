@@ -10,13 +10,23 @@ from siltstone.broker.fetching.watching cimport Watch, WatchGroup
 from siltstone.protocol.core._messages cimport Grid, cell_of, value_of
 
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from siltstone.broker.fetching.watching import READ_COMMITTED
 from siltstone.protocol.messages.fetch import PartitionData
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from siltstone.protocol.messages.fetch import (
+        EpochEndOffset, FetchPartition, FetchRequest, FetchTopic
+    )
+    from siltstone.protocol.names import TopicKey
+    from siltstone.storage.log.log import Log
+
 include "columns.pxi"  # the build makes it from protocol/messages/columns.py
 
-NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]
+NO_DIVERGENCE = PartitionData._field_defaults["diverging_epoch"]  # type: Final[EpochEndOffset]
 """This must be the default object itself: the encoder compares by identity."""
 
 cdef long long COMMITTED = READ_COMMITTED
@@ -31,14 +41,17 @@ cdef class FetchPlan:
     has their objects in the session. ``epoch`` is the session's epoch after the request.
     """
 
-    cdef readonly list topics
+    cdef readonly list topics  # type: list[tuple[TopicKey, Sequence[FetchPartition]]]
     cdef readonly Py_ssize_t count
-    cdef readonly object session, epoch, read, isolation_level
+    cdef readonly object session  # type: FetchSession | None
+    cdef readonly object epoch, isolation_level  # type: int
+    cdef readonly object read  # type: Sequence[SessionPartition]
     cdef readonly bint wants_session, by_id
 
     def __init__(
-        self, list topics, session=None, epoch=0, read=(), wants_session=False, by_id=False,
-        isolation_level=0,
+        self, list topics: list[tuple[TopicKey, Sequence[FetchPartition]]],
+        session: FetchSession | None = None, epoch: int = 0, read: Sequence[SessionPartition] = (),
+        wants_session: bool = False, by_id: bool = False, isolation_level: int = 0,
     ):
         self.topics = topics
         for _, partitions in topics:
@@ -51,12 +64,12 @@ cdef class FetchPlan:
         self.isolation_level = isolation_level
 
     @property
-    def partitions(self):
+    def partitions(self) -> list[tuple[TopicKey, FetchPartition]]:
         """Return the partitions to read."""
         return [(key, wanted) for key, partitions in self.topics for wanted in partitions]
 
     @property
-    def all_partitions(self):
+    def all_partitions(self) -> list[tuple[TopicKey, FetchPartition]]:
         """Return all partitions of the request or its session, also those that need not be read."""
         if self.session is None:
             return self.partitions
@@ -69,7 +82,9 @@ cdef long long replica_of(object request) except? -1:
     return replica_id if replica_id >= 0 else request.replica_state.replica_id
 
 
-def list_wanted(request, bint by_id):
+def list_wanted(
+    request: FetchRequest, bint by_id
+) -> list[tuple[TopicKey, Sequence[FetchPartition]]]:
     """Return the topics that a request names, with their partitions, in its order.
 
     A topic that is named twice in a row becomes one; a topic without partitions is left out.
@@ -93,7 +108,7 @@ def list_wanted(request, bint by_id):
     return found
 
 
-cpdef add_row(list topics, object key, object row):
+cpdef add_row(list topics: list[tuple[TopicKey, Any]], object key: TopicKey, object row: Any):
     """Add a row to the last topic; if that is another one, add the topic first."""
     if topics:
         last, rows = topics[len(topics) - 1]
@@ -103,7 +118,9 @@ cpdef add_row(list topics, object key, object row):
     topics.append((key, [row]))
 
 
-def wanted_of(list partitions):
+def wanted_of(
+    list partitions: list[SessionPartition]
+) -> list[tuple[TopicKey, Sequence[FetchPartition]]]:
     """Return the requested fields of partitions by topic, in the order of the partitions."""
     cdef list topics = []
     cdef SessionPartition partition
@@ -112,7 +129,9 @@ def wanted_of(list partitions):
     return topics
 
 
-cpdef bint is_read_up(object wanted, Grid fetched, Py_ssize_t place, long long isolation_level) except *:
+cpdef bint is_read_up(
+    object wanted: FetchPartition, Grid fetched, Py_ssize_t place, long long isolation_level
+) except *:
     """Tell whether a read has the same result as the row in ``fetched`` until the log changes.
 
     This is never so for a client that names the epoch of its last record: old epochs can be dropped
@@ -141,7 +160,7 @@ cdef class SessionPartition(Watch):
     cdef public long long turn
     cdef readonly long long high_watermark, log_start_offset
 
-    def __init__(self, group, key, wanted, turn):
+    def __init__(self, group: WatchGroup, key: TopicKey, wanted: FetchPartition, turn: int):
         Watch.__init__(self, group, key, wanted)
         self.turn = turn
         self.high_watermark = -1
@@ -170,17 +189,17 @@ cdef class SessionPartition(Watch):
 cdef class FetchSession:
     """A session; ``epoch`` is the epoch that the next request must have."""
 
-    cdef readonly object session_id
+    cdef readonly object session_id  # type: int
     cdef readonly bint by_id, is_closed
     cdef readonly double created
     cdef public double last_used
     cdef public long long epoch
     cdef readonly long long isolation_level
-    cdef readonly dict partitions
+    cdef readonly dict partitions  # type: dict[tuple[TopicKey, int], SessionPartition]
     cdef readonly WatchGroup group
     cdef long long _turns
 
-    def __init__(self, session_id, by_id, created, isolation_level):
+    def __init__(self, session_id: int, by_id: bool, created: float, isolation_level: int):
         self.session_id = session_id
         self.by_id = by_id
         self.created = created
@@ -190,14 +209,14 @@ cdef class FetchSession:
         self.partitions = {}
         self.group = WatchGroup()
 
-    def add(self, topics):
+    def add(self, topics: Sequence[FetchTopic]):
         """Add or change partitions of topics that an incremental request names."""
         for name, topic_id, wanted_list in topics:
             key = topic_id if self.by_id else name
             for wanted in wanted_list:
                 self.want(key, wanted)
 
-    def update(self, request):
+    def update(self, request: FetchRequest):
         """Remove partitions and set the isolation level, as an incremental request says."""
         cdef SessionPartition known
         for name, topic_id, indexes in request.forgotten_topics_data:
@@ -212,7 +231,7 @@ cdef class FetchSession:
             self.isolation_level = request.isolation_level
             self.group.changed.update(dict.fromkeys(self.partitions.values()))
 
-    cpdef SessionPartition want(self, object key, object wanted):
+    cpdef SessionPartition want(self, object key: TopicKey, object wanted: FetchPartition):
         """Store the requested fields of a partition. A new partition is read last."""
         cdef tuple place = (key, wanted.partition)
         cdef SessionPartition known = self.partitions.get(place)
@@ -224,7 +243,7 @@ cdef class FetchSession:
         self.group.changed[known] = None
         return known
 
-    def changed(self):
+    def changed(self) -> list[SessionPartition]:
         """Return the partitions that an incremental request must read, in reading order.
 
         No log tells a closed session of changes, so a request that still waits reads everything.
@@ -233,7 +252,11 @@ cdef class FetchSession:
             self.partitions.values() if self.is_closed else self.group.changed, key=turn_of
         )
 
-    def conclude(self, read, list fetched, get_log, list told, bint is_late):
+    def conclude(
+        self, read: Iterable[SessionPartition], list fetched: list[tuple[TopicKey, Grid]],
+        get_log: Callable[[TopicKey, int], Log | None],
+        list told: list[tuple[TopicKey, Sequence[PartitionData]]] | None, bint is_late,
+    ):
         """Note that partitions were read, and add those that the answer must name to ``told``.
 
         Partitions with data go to the end of the order. The first answer of a session names all
@@ -269,7 +292,7 @@ cdef class FetchSession:
         ):
             self.group.changed[partition] = None
 
-    def tell_again(self, partitions):
+    def tell_again(self, partitions: Iterable[SessionPartition]):
         """Name these partitions in the next answer: the client did not get the last answer.
 
         Those that it has told to forget meanwhile are not read any more.
@@ -281,7 +304,10 @@ cdef class FetchSession:
                     partition.high_watermark = -1
                     self.group.changed[partition] = None
 
-    cpdef settle(self, SessionPartition partition, Grid fetched, Py_ssize_t place, object get_log):
+    cpdef settle(
+        self, SessionPartition partition, Grid fetched, Py_ssize_t place,
+        object get_log: Callable[[TopicKey, int], Log | None],
+    ):
         """Watch the log of a partition that has nothing to read, instead of reading it again.
 
         The row of ``fetched`` at ``place`` tells whether there is something to read.
@@ -297,7 +323,7 @@ cdef class FetchSession:
         if log.end.log_start_offset != partition.log_start_offset:
             self.group.changed[partition] = None  # a cleaner thread moved its start meanwhile
 
-    def is_at(self, long long epoch):
+    def is_at(self, long long epoch) -> bool:
         """Tell whether no later request of the session has come than the one with ``epoch``."""
         return self.epoch == epoch and not self.is_closed
 

@@ -5,9 +5,18 @@ it at every change. So neither an idle session nor a waiting fetch has to look a
 by one.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 
 from siltstone.protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from siltstone.protocol.messages.fetch import FetchPartition
+    from siltstone.protocol.names import TopicKey
+    from siltstone.storage.log.log import Log
 
 READ_COMMITTED = 1
 """As the isolation level in a Fetch request."""
@@ -19,12 +28,12 @@ cdef class Watch:
     ``available`` is the number of bytes that a waiting fetch has counted here, otherwise 0.
     """
 
-    def __init__(self, WatchGroup group not None, key, wanted):
+    def __init__(self, WatchGroup group not None, key: TopicKey, wanted: FetchPartition):
         self.group = group
         self.key = key
         self.wanted = wanted
 
-    cpdef stand_on(self, object log):
+    cpdef stand_on(self, object log: Log):
         """Begin to watch a log: it calls this object at changes."""
         if self.log is not log:
             self.leave()
@@ -89,7 +98,7 @@ cdef class WatchGroup:
 cdef class Parked:
     """A waiting fetch: it resumes when enough bytes have come, or when it is released."""
 
-    def __init__(self, future, min_bytes, isolation_level):
+    def __init__(self, future: asyncio.Future[None], min_bytes: int, isolation_level: int):
         self.future = future
         self._missing = min_bytes
         self._is_committed = isolation_level == READ_COMMITTED

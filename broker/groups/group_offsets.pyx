@@ -3,6 +3,8 @@
 The columns are in `protocol.messages.columns`.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 
 from siltstone.protocol.core._messages cimport Grid, cell_of, grid_of, put_cell, value_of
@@ -19,6 +21,12 @@ from siltstone.protocol.core import fill_versioned, write_alike
 from siltstone.protocol.errors import UnknownTopicId, UnknownTopicOrPartition
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.consumer_offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from siltstone.broker.topics.settings.in_force import BrokerSettings
+    from siltstone.broker.topics.topic import Topic
 
 include "columns.pxi"  # made by the build from protocol/messages/columns.py
 
@@ -49,10 +57,10 @@ cdef enum:
     OF_PENDING = 200
     USUAL_BYTES = 40
 
-TOPIC_BYTES = OF_TOPIC
-OFFSET_BYTES = OF_OFFSET
-CHARACTER_BYTES = OF_CHARACTER
-TRANSACTION_BYTES = OF_TRANSACTION
+TOPIC_BYTES = OF_TOPIC  # type: Final[int]
+OFFSET_BYTES = OF_OFFSET  # type: Final[int]
+CHARACTER_BYTES = OF_CHARACTER  # type: Final[int]
+TRANSACTION_BYTES = OF_TRANSACTION  # type: Final[int]
 
 
 @cython.final
@@ -76,12 +84,12 @@ cdef class NewOffsets:
     yet.
     """
 
-    cdef readonly list runs
+    cdef readonly list runs  # type: list[Run]
     cdef readonly Py_ssize_t count, max_bytes
     cdef Run _last
     cdef long long _now_ms, _expiry_ms
 
-    def __init__(self, now_ms, expiry_ms=NO_EXPIRY):
+    def __init__(self, now_ms: int, expiry_ms: int = NO_EXPIRY):
         self.runs = []
         self._now_ms = now_ms
         self._expiry_ms = expiry_ms
@@ -108,7 +116,7 @@ cdef class NewOffsets:
         self.max_bytes += OF_OFFSET + OF_CHARACTER * len(metadata)
         self.count += 1
 
-    def named(self):
+    def named(self) -> list[tuple[str, int]]:
         """Return the topics and partitions of the offsets."""
         cdef Run run
         return [
@@ -117,7 +125,9 @@ cdef class NewOffsets:
             for place in range(run.start, run.stop)
         ]
 
-    def journal_rows(self, str group_id, dict ids=NO_IDS):
+    def journal_rows(
+        self, str group_id, dict ids: dict[str, bytes] = NO_IDS
+    ) -> list[tuple[bytes, bytes]]:
         """Return the journal's keys and values; ``ids`` has the topic ids that values must have."""
         cdef int usual = VERSION if self._expiry_ms == NO_EXPIRY else VERSION_WITH_EXPIRY
         cdef int version
@@ -150,7 +160,8 @@ cdef class GroupOffsets:
     topics and offsets of the usual size: longer metadata, and pending offsets.
     """
 
-    cdef readonly dict committed, pending
+    cdef readonly dict committed  # type: dict[str, dict[int, bytes]]
+    cdef readonly dict pending  # type: dict[int, dict[tuple[str, int], tuple[int, bytes] | None]]
     cdef readonly long long more_bytes
     cdef long long _last_place
 
@@ -158,7 +169,7 @@ cdef class GroupOffsets:
         self.committed = {}
         self.pending = {}
 
-    cpdef bint put(self, str topic, object partition, bytes stored) except *:
+    cpdef bint put(self, str topic, object partition: int, bytes stored) except *:
         """Keep an offset, the last in the journal; return whether its partition is new here."""
         return self._put_after(topic, partition, stored, self._last_place)
 
@@ -186,7 +197,7 @@ cdef class GroupOffsets:
         partitions[partition] = stored
         return len(partitions) > count
 
-    def put_all(self, NewOffsets new, list rows):
+    def put_all(self, NewOffsets new, list rows: Sequence[tuple[bytes, bytes]]) -> int:
         """Keep offsets that the journal has as ``rows``; return the number of new partitions.
 
         Each offset is kept as the value of its record.
@@ -199,7 +210,7 @@ cdef class GroupOffsets:
                 count += 1
         return added
 
-    def remove(self, str topic, partition):
+    def remove(self, str topic, partition: int) -> bool:
         """Forget a pending or committed offset; return whether one was committed."""
         cdef dict partitions, offsets
         cdef bytes stored
@@ -217,7 +228,7 @@ cdef class GroupOffsets:
             del self.committed[topic]
         return True
 
-    def put_pending(self, producer_id, tuple key, bytes stored):
+    def put_pending(self, producer_id: int, tuple key: tuple[str, int], bytes stored):
         """Keep an offset that a producer's transaction will commit."""
         cdef dict offsets = self.pending.get(producer_id)
         if offsets is None:
@@ -227,7 +238,7 @@ cdef class GroupOffsets:
         self._last_place += 1
         offsets[key] = self._last_place, stored
 
-    def end(self, producer_id, bint is_commit):
+    def end(self, producer_id: int, bint is_commit) -> int:
         """Commit or drop the offsets of a producer's transaction.
 
         Returns:
@@ -245,12 +256,15 @@ cdef class GroupOffsets:
                 added += self._put_after(topic, partition, waited[1], waited[0])
         return added
 
-    def is_pending(self, topic, partition):
+    def is_pending(self, topic: str, partition: int) -> bool:
         """Return whether an open transaction will commit an offset of the partition."""
         return any((topic, partition) in offsets for offsets in self.pending.values())
 
 
-cpdef Py_ssize_t growth_of(dict offsets, tuple key, bytes stored) except *:
+cpdef Py_ssize_t growth_of(
+    dict offsets: dict[tuple[str, int], tuple[int, bytes] | None], tuple key: tuple[str, int],
+    bytes stored,
+) except *:
     """Return how many bytes more a pending offset takes than the offset that it replaces."""
     if key not in offsets:
         return OF_PENDING + len(stored)
@@ -262,12 +276,12 @@ cdef Py_ssize_t length_of(tuple waits) except -1:
     return 0 if waits is None else len(<bytes> waits[1])
 
 
-cpdef Py_ssize_t excess_of(bytes stored) except -1:
+cpdef Py_ssize_t excess_of(bytes stored: bytes | None) except -1:
     """Return by how many bytes a value is longer than usual."""
     return 0 if stored is None else max(0, len(stored) - USUAL_BYTES)
 
 
-def list_committed(dict partitions, indexes):
+def list_committed(dict partitions: dict[int, bytes], indexes: Sequence[int]) -> Grid:
     """Return the rows of an OffsetFetch answer for partitions with these committed offsets."""
     cdef Grid rows = Grid(len(indexes), STORED_COLUMNS)
     cdef Py_ssize_t place
@@ -280,7 +294,10 @@ def list_committed(dict partitions, indexes):
     return rows
 
 
-def judge_offsets(topics, dict known, bint by_id, settings, NewOffsets offsets):
+def judge_offsets(
+    topics: Iterable[tuple[str, bytes, Sequence[Any]]], dict known: Mapping[Any, Topic], bint by_id,
+    settings: BrokerSettings, NewOffsets offsets,
+) -> tuple[list[tuple[str, bytes, Grid]], bool, bool]:
     """Put offsets of partitions that exist into ``offsets``, unless their metadata is too long.
 
     ``known`` has topics by id if ``by_id``, else by name.

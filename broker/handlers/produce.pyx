@@ -22,6 +22,7 @@ first, an fsync is needed, or there are very many partitions.
 
 from collections.abc import Coroutine
 from functools import partial
+from typing import TYPE_CHECKING
 
 cimport cython
 
@@ -62,6 +63,12 @@ from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.validation import check_records, must_open, validate
 from siltstone.storage.producers.checks import Origin
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from siltstone.broker.services import Services
+    from siltstone.protocol.messages.produce import ProduceRequest
+
 include "columns.pxi"  # made by the build from protocol/messages/columns.py
 
 AT_ONCE = 500
@@ -101,7 +108,9 @@ cdef tuple NO_LEADER = (-1, -1)
 cdef object STORED = memoryview(b"")  # replaces a batch's bytes, which the answer does not need
 
 
-cpdef handle(RequestContext context, object request):
+cpdef handle(
+    RequestContext context: RequestContext[Services], object request: ProduceRequest
+):  # -> ProduceResponse | Unwritten | Coroutine[Any, Any, ProduceResponse | None] | None
     """Append what the client's rights allow; answer now, or when waiting batches are written."""
     if context.rights is not None and not may_all(context, request):
         return judge(context, request)
@@ -595,7 +604,7 @@ cdef class Produce(Unwritten):
             raise ProtocolError(f"acks=0 and {first}")
 
 
-cpdef Py_ssize_t count_once(list topics, Py_ssize_t key) except? -2:
+cpdef Py_ssize_t count_once(list topics: Sequence[TopicProduceData], Py_ssize_t key) except? -2:
     """Count the partitions of a request; -1 if one or a topic repeats, or a topic has none.
 
     ``key`` is the column that identifies a topic: its name or its id.

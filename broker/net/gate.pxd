@@ -2,7 +2,8 @@ from siltstone.broker.context cimport Unwritten
 
 
 cdef class Gate:
-    cdef public object stats, timer
+    cdef public object stats  # type: RequestStats
+    cdef public object timer  # type: TurnTimer | None
     cdef dict _routes
     cdef list _served
     cdef object _rare

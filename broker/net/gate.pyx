@@ -1,5 +1,7 @@
 """Passes a frame to its handler, and encodes the answer."""
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from cpython.ref cimport Py_DECREF, PyObject
 
@@ -11,6 +13,21 @@ from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Protocol
+
+    from siltstone.broker.api import Api
+    from siltstone.broker.context import Connection
+    from siltstone.broker.net.dispatch import RareRequests
+    from siltstone.broker.process.request_stats import ApiStats, RequestStats
+    from siltstone.protocol.core import Table
+    from siltstone.protocol.parts import Answer, LateAnswer
+
+    class TurnTimer(Protocol):
+        def begin(self) -> object: ...
+        def end(self, connection: Any, began: Any) -> None: ...
 
 cdef extern from "Python.h":
     ctypedef enum PySendResult:
@@ -30,13 +47,15 @@ cdef class Route:
     ``requests`` and ``responses`` hold the tables by version; None until a table is built.
     """
 
-    cdef public object api, handler
-    cdef public list requests, responses, has_tags
-    cdef public Histogram stats
+    cdef public object api  # type: Api
+    cdef public object handler  # type: Callable[..., Any]
+    cdef public list requests, responses  # type: list[Table | None]
+    cdef public list has_tags  # type: list[bool]
+    cdef public Histogram stats  # type: ApiStats
     cdef public int highest, lowest
     cdef public Py_ssize_t max_elements
 
-    def __init__(self, api, Histogram stats):
+    def __init__(self, api: Api, Histogram stats: ApiStats):
         self.api = api
         self.stats = stats
         self.lowest = api.versions.start
@@ -51,7 +70,7 @@ cdef class Route:
         """Import the handler now instead of with its first request."""
         self.handler = self.api.load()
 
-    def load_tables(self, version):
+    def load_tables(self, version: int) -> Table:
         """Build the tables of a version, unless they exist."""
         request, response = self.api.load_messages()
         self.requests[version] = table = request.table(version)
@@ -82,15 +101,19 @@ cdef class Gate:
     means no measurement.
     """
 
-    def __init__(self, routes, served, stats, rare):
+    def __init__(
+        self, routes: Mapping[int, Route], served: list[tuple[int, int, int] | None],
+        stats: RequestStats, rare: RareRequests,
+    ):
         self._routes = dict(routes)
         self._served = served
         self._rare = rare
         self.stats = stats
 
     cpdef dispatch(
-        self, object connection, object buffer, Py_ssize_t start, Py_ssize_t end, bint may_wait=False
-    ):
+        self, object connection: Connection, object buffer: memoryview, Py_ssize_t start,
+        Py_ssize_t end, bint may_wait=False,
+    ):  # -> Answer | Unwritten | LateAnswer
         """Serve the frame ``buffer[start:end]``; on return the caller may reuse it.
 
         A coroutine has copied what it needs, unless the frame has its own buffer. With ``may_wait``

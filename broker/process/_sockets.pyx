@@ -28,19 +28,19 @@ cdef class Route:
     cdef object _through
 
     @property
-    def through(self):
+    def through(self) -> Any:
         """The object, None without one."""
         return self._through
 
     @through.setter
-    def through(self, value):
+    def through(self, value: Any):
         global _leads
         self._through = value
         _leads = value is not None
 
 
 cdef Route _route = Route()
-route = _route
+route = _route  # type: Final[Route]
 
 
 # For sockets that do not block; an error is a negative number, so EAGAIN is no exception.

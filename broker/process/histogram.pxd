@@ -1,5 +1,5 @@
 cdef class Histogram:
-    cdef public list buckets
+    cdef public list buckets  # type: list[int]
     cdef public double seconds
 
     cpdef observe(self, double seconds)

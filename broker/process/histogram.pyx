@@ -29,6 +29,6 @@ cdef class Histogram:
         self.seconds += seconds
 
     @property
-    def count(self):
+    def count(self) -> int:
         """How many durations were observed."""
         return sum(self.buckets)

@@ -11,17 +11,25 @@ from bisect import insort
 from collections import Counter
 from heapq import merge
 from operator import attrgetter
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 cimport cython
 
 from siltstone.storage.clock cimport perf_counter
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Sequence
+    from typing import TypeVar
+
+    _T = TypeVar("_T")
+    _Row = TypeVar("_Row")
+
 SECONDS = 0.002
 _TOGETHER_SECONDS = 4 * SECONDS
 """The sum of the shares of the requests that take turns: four large ones, or many small ones."""
 
-FIRST_SECONDS = SECONDS / 16
+FIRST_SECONDS = SECONDS / 16  # type: Final[float]
 """How long a new request may run while others wait: most are done by then and never wait."""
 
 FIRST_PIECE = 200
@@ -139,7 +147,7 @@ cdef class _Line:
 _number_of = attrgetter("number")
 _last_of = attrgetter("last")
 _lines = {}  # loop -> its line
-_busy = set()
+_busy = set()  # type: Final[set[Any]]
 """The lines that are not empty: most requests need not look for theirs."""
 
 
@@ -197,11 +205,11 @@ cdef class LoopShare:
         return 0
 
     @property
-    def is_over(self):
+    def is_over(self) -> bool:
         """Tell whether the share is used up, so that `rest` would let others be served."""
         return perf_counter() > self._end
 
-    cpdef rest(self):
+    cpdef rest(self):  # -> Awaitable[None]
         """Let others be served if the share is used up; what the caller has read may change."""
         return self.turn() if perf_counter() > self._end else _DONE
 
@@ -216,7 +224,7 @@ cdef class LoopShare:
         self._idle += now - began
         self._end = now + self._seconds
 
-    async def wait_for(self, work):
+    async def wait_for(self, work: Awaitable[_T]) -> _T:
         """Await work outside of the loop, such as a disk's; then the share begins again.
 
         Others are served meanwhile, as in `rest`.
@@ -228,7 +236,7 @@ cdef class LoopShare:
             self._idle += perf_counter() - began
             self._begin()
 
-    def pieces(self, rows):
+    def pieces(self, rows: Sequence[_T]) -> Iterable[Sequence[_T]]:
         """Return the rows in pieces, for work that is cheaper for many rows at once.
 
         The size of a piece depends on the time that the pieces before have taken; the caller rests
@@ -246,7 +254,7 @@ cdef class LoopShare:
             start += count
             count = max(1, min(2 * count, <Py_ssize_t>(count * self._seconds / _PIECES / max(took, 1e-9))))
 
-    def cut(self, rows, str nested):
+    def cut(self, rows: Sequence[Any], str nested) -> Iterable[Sequence[Any]]:
         """Return the rows in pieces, sized by the elements of an array that each row has.
 
         A row with many elements is cut, and its parts follow each other; the first may be empty.
@@ -274,7 +282,7 @@ cdef class LoopShare:
                 piece.append(rows[number]._replace(**{nested: some}))
             yield piece
 
-    async def each(self, rows, convert):
+    async def each(self, rows: Iterable[_T], convert: Callable[[_T], _Row]) -> list[_Row]:
         """Return each row converted, and let others be served in between."""
         cdef list converted = []
         for row in rows:
@@ -283,7 +291,9 @@ cdef class LoopShare:
                 await self.turn()
         return converted
 
-    async def some(self, rows, convert):
+    async def some(
+        self, rows: Sequence[_T], convert: Callable[[Sequence[_T]], Sequence[_Row]]
+    ) -> Sequence[_Row]:
         """Return the rows converted in pieces; the result of a single piece is not copied."""
         cdef list converted = []
         for piece in self.pieces(rows):
@@ -294,7 +304,9 @@ cdef class LoopShare:
             converted += found
         return converted
 
-    async def count(self, rows, find_key=None):
+    async def count(
+        self, rows: Sequence[_T], find_key: Callable[[_T], Any] | None = None
+    ) -> Counter[Any]:
         """Return how often each row comes, or each key of rows; others are served in between."""
         counts = Counter()
         for piece in self.pieces(rows):
@@ -302,7 +314,7 @@ cdef class LoopShare:
             await self.rest()
         return counts
 
-    async def sort_once(self, texts):
+    async def sort_once(self, texts: Sequence[str]) -> list[str]:
         """Return the texts sorted, each once, and let others be served in between."""
         cdef list pieces = []
         cdef dict ordered = {}
@@ -314,7 +326,7 @@ cdef class LoopShare:
             await self.rest()
         return list(ordered)
 
-    async def step_through(self, steps):
+    async def step_through(self, steps: Generator[None, None, _T]) -> _T:
         """Run a resumable reader or writer of the core to its end and return its result."""
         while True:
             try:
@@ -323,7 +335,7 @@ cdef class LoopShare:
                 return end.value
             await self.rest()
 
-    async def free(self, list parts):
+    async def free(self, list parts: list[Any]):
         """Free the parts of a message, and let others be served in between.
 
         To free a message of 25,000 elements takes as long as to read it.
@@ -333,7 +345,7 @@ cdef class LoopShare:
             await self.rest()
 
 
-def parts_of(message):
+def parts_of(message: Any) -> list[Any]:
     """Return the elements of a message's long arrays, to be freed with `LoopShare.free`."""
     cdef list parts = []
     for value in message:
@@ -352,7 +364,7 @@ WIDTH = 16
 cdef double _LEAST_SECONDS = 0.000_2
 
 
-async def work_off(items, job, width=WIDTH):
+async def work_off(items: Collection[_T], job: Callable[[_T], Awaitable[None]], width: int = WIDTH):
     """Await ``job`` for every item, at most ``width`` at once; jobs must not raise.
 
     Others are served in between, even if no job waits for anything.

@@ -6,6 +6,8 @@ another writes. Memory is reserved only for bytes that have arrived, and the cal
 elements all arrays have together.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -24,6 +26,12 @@ from siltstone.protocol.core._format cimport field_of
 
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.java import AS_JAVA
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+
+    from siltstone.protocol.core import fields as field_types
+    from siltstone.protocol.parts import Buffer, Parts
 
 cdef extern from *:
     """
@@ -108,7 +116,7 @@ cdef class Table:
     cdef Field* fields
     cdef int* tag_order  # the tagged fields by their tags
 
-    def __cinit__(self, object cls, object fields, bint is_flexible):
+    def __cinit__(self, object cls: Any, object fields: Sequence[field_types.Field], bint is_flexible):
         cdef Py_ssize_t i, numbers = 0, others = 0
         cdef Field* field
         self.cls = cls
@@ -177,7 +185,7 @@ cdef class Table:
 
 
 @cython.final
-cdef class Grid:
+cdef class Grid:  # type: Sequence[Any]
     """Rows of numbers, with other values in some columns; see `reference.messages.Grid`."""
 
     def __cinit__(self, Py_ssize_t count, Py_ssize_t width):
@@ -192,10 +200,10 @@ cdef class Grid:
     def __dealloc__(self):
         PyMem_Free(self.numbers)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int | slice) -> Any:
         cdef Py_ssize_t place
         if isinstance(index, slice):
             return [self.row(place) for place in range(*index.indices(self.count))]
@@ -206,7 +214,7 @@ cdef class Grid:
             raise IndexError(index)
         return self.row(place)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter([self.row(place) for place in range(self.count)])
 
     def __eq__(self, other):
@@ -214,7 +222,7 @@ cdef class Grid:
             return list(self) == list(other)
         return NotImplemented
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return repr(list(self))
 
     cpdef put(self, Py_ssize_t place, Py_ssize_t column, long long number):
@@ -223,7 +231,7 @@ cdef class Grid:
             raise IndexError(f"row {place}, column {column}")
         self.numbers[place * self.width + column] = number
 
-    cpdef put_column(self, Py_ssize_t column, list values):
+    cpdef put_column(self, Py_ssize_t column, list values: list[Any]):
         """Set a column of other values; see `reference.messages.Grid.put_column`."""
         if column < 0 or column >= self.width or len(values) < self.count:
             raise IndexError(f"{len(values)} values for column {column}")
@@ -273,7 +281,7 @@ cdef class Grid:
         return row
 
 
-cpdef Grid grid_of(object rows, Py_ssize_t width):
+cpdef Grid grid_of(object rows: Sequence[Any], Py_ssize_t width):
     """Return rows as a grid of their first columns; see `reference.messages.grid_of`."""
     cdef Py_ssize_t place = 0, column
     cdef Grid grid
@@ -320,7 +328,10 @@ cdef int begin(Source* source, Table table, object buffer, Py_buffer* view, Py_s
     return 0
 
 
-def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room, Py_ssize_t at_once=NO_LIMIT):
+def read(
+    Table table, object buffer: Buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room,
+    Py_ssize_t at_once=NO_LIMIT,
+) -> tuple[Any, int]:
     """Read a structure from ``buffer[position:end]``; see `reference.messages.read`."""
     cdef Source source
     cdef Py_buffer view
@@ -337,7 +348,10 @@ def read(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssi
         PyBuffer_Release(&view)
 
 
-def fill_versioned(Grid grid, Py_ssize_t first, list tables, list cells, tuple missing):
+def fill_versioned(
+    Grid grid, Py_ssize_t first, list tables: list[Table], list cells: list[bytes | None],
+    tuple missing: tuple[Any, ...],
+):
     """Put the first columns of structures into a grid; see `reference.messages.fill_versioned`."""
     cdef Source source
     cdef Py_ssize_t i, place, count = len(missing)
@@ -399,7 +413,9 @@ cdef int fill_row(Table table, Source* source, long long* numbers, list others, 
     return 0
 
 
-def read_in_steps(Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room):
+def read_in_steps(
+    Table table, object buffer: Buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room
+) -> Generator[None, None, tuple[Any, int]]:
     """Return the result of `read` after some steps; see `reference.messages.read_in_steps`."""
     cdef Reader reader = Reader(table, buffer, position, end, room)
     return reader.whole(table)
@@ -505,7 +521,10 @@ cdef object make_row(Table table, list values):
     return row
 
 
-def read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served):
+def read_head(
+    object buffer: Buffer, Py_ssize_t start, Py_ssize_t end,
+    list served: Sequence[tuple[int, int, int] | None],
+) -> tuple[int, int, int, str | None, int]:
     """Read the head of the request ``buffer[start:end]``; see `reference.messages.read_head`."""
     cdef Source source
     cdef Py_buffer view
@@ -1031,7 +1050,7 @@ cdef int keep_sink(Sink sink) except -1:
     return 0
 
 
-def write(Table table, object row, int head=NO_HEAD):
+def write(Table table, object row: Any, int head=NO_HEAD) -> bytes:
     """Return a structure's bytes, after an int16 if given; see `reference.messages.write`."""
     cdef Sink sink = take_sink()
     written = put_whole(sink, table, row, head)
@@ -1046,7 +1065,10 @@ cdef struct Place:
     int kind
 
 
-def write_alike(Table table, object row, int head, Grid grid, tuple columns, Py_ssize_t start, Py_ssize_t stop):
+def write_alike(
+    Table table, object row: Any, int head, Grid grid, tuple columns: tuple[int, ...],
+    Py_ssize_t start, Py_ssize_t stop,
+) -> list[bytes]:
     """Return structures that differ in a grid's numbers; see `reference.messages.write_alike`."""
     cdef Sink sink
     cdef Field* field
@@ -1130,7 +1152,10 @@ cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
     return sink
 
 
-def write_response(Table table, object row, int32_t correlation_id, bint has_tags, list errors, Py_ssize_t at_once=NO_LIMIT):
+def write_response(
+    Table table, object row: Any, int32_t correlation_id, bint has_tags,
+    list errors: list[int] | None, Py_ssize_t at_once=NO_LIMIT,
+) -> bytes | Parts | None:
     """Return a response with its size and head; see `reference.messages.write_response`."""
     cdef Sink sink = begin_response(correlation_id, has_tags, errors)
     cdef Py_ssize_t before = 0 if errors is None else len(errors)
@@ -1146,7 +1171,10 @@ def write_response(Table table, object row, int32_t correlation_id, bint has_tag
     return response
 
 
-def write_response_in_steps(Table table, object row, int32_t correlation_id, bint has_tags, list errors):
+def write_response_in_steps(
+    Table table, object row: Any, int32_t correlation_id, bint has_tags,
+    list errors: list[int] | None,
+) -> Generator[None, None, bytes | Parts]:
     """Return the result of `write_response` after some steps; see `tests/reference/messages.py`."""
     cdef Writer writer = Writer()
     writer.sink = begin_response(correlation_id, has_tags, errors)

@@ -4,6 +4,8 @@ The bytes come from the wire or from a disk: no length, count or number in them 
 was compared with the end of the buffer.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize
@@ -18,6 +20,11 @@ from siltstone.protocol.core._format cimport *
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.framing import describe_bad_size
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from typing_extensions import Buffer
+
 ctypedef const unsigned char* Octets
 
 prepare()
@@ -25,7 +32,9 @@ prepare()
 
 # Frames ------------------------------------------------------------------------------------------
 
-cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t filled, long long limit) except -1:
+cpdef Py_ssize_t next_frame(
+    object buffer: Buffer, Py_ssize_t position, Py_ssize_t filled, long long limit
+) except -1:
     """Return the end of the frame at ``position``; see `reference.records.next_frame`."""
     cdef Py_buffer view
     cdef long long size = 0
@@ -43,7 +52,7 @@ cpdef Py_ssize_t next_frame(object buffer, Py_ssize_t position, Py_ssize_t fille
 
 # Checksums ---------------------------------------------------------------------------------------
 
-def crc32c(object buffer, unsigned int value=0):
+def crc32c(object buffer: Buffer, unsigned int value=0) -> int:
     """Return the CRC-32C of the buffer, continued from ``value``; 0 begins a new one."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -53,7 +62,7 @@ def crc32c(object buffer, unsigned int value=0):
     return value
 
 
-def crc32c_by_tables(object buffer):
+def crc32c_by_tables(object buffer: Buffer) -> int:
     """Return the CRC-32C, computed without the processor's instruction for it."""
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
@@ -78,7 +87,9 @@ cdef inline Verdict verdict_of(long long code, long long index, long long timest
     return verdict
 
 
-def check_batch(object buffer, long long low, long long high, bint keys_required):
+def check_batch(
+    object buffer: Buffer, long long low, long long high, bint keys_required
+) -> tuple[int, int, int]:
     """Check a buffer that is exactly one batch; see `reference.records.check_batch`."""
     cdef Py_buffer view
     cdef Verdict verdict = verdict_of(BAD_LENGTH, 0, NO_TIMESTAMP)
@@ -95,8 +106,8 @@ def check_batch(object buffer, long long low, long long high, bint keys_required
 
 
 cpdef Plain take_plain(
-    object buffer, long long low, long long high, bint keys_required, int flags, int codecs
-) except *:
+    object buffer: Buffer, long long low, long long high, bint keys_required, int flags, int codecs
+) except *:  # -> Any
     """Return the numbers of a common batch; see `reference.records.take_plain`."""
     cdef Py_buffer view
     cdef Verdict verdict
@@ -124,9 +135,9 @@ cpdef Plain take_plain(
 
 
 def walk_records(
-    object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp,
-    long long low, long long high, bint keys_required,
-):
+    object buffer: Buffer, Py_ssize_t start, Py_ssize_t end, long long count,
+    long long base_timestamp, long long low, long long high, bint keys_required,
+) -> tuple[int, int, int]:
     """Check ``count`` records that fill a range; see `reference.records.walk_records`."""
     cdef Py_buffer view
     cdef Verdict verdict
@@ -143,9 +154,9 @@ def walk_records(
 
 
 def list_bad_records(
-    object buffer, Py_ssize_t start, Py_ssize_t end, long long count, long long base_timestamp,
-    long long low, long long high, bint keys_required, Py_ssize_t most,
-):
+    object buffer: Buffer, Py_ssize_t start, Py_ssize_t end, long long count,
+    long long base_timestamp, long long low, long long high, bint keys_required, Py_ssize_t most,
+) -> list[tuple[int, int, int]]:
     """List the records that a walk flagged; see `reference.records.list_bad_records`."""
     cdef Py_buffer view
     cdef Record record
@@ -262,7 +273,9 @@ cdef long long difference(long long a, long long b) noexcept nogil:
 
 # Writing batches ---------------------------------------------------------------------------------
 
-def rewrite_records(object buffer, Py_ssize_t start, Py_ssize_t end, long long count, object output):
+def rewrite_records(
+    object buffer: Buffer, Py_ssize_t start, Py_ssize_t end, long long count, object output: Buffer
+) -> int:
     """Rewrite records with offsets from 0; see `reference.records.rewrite_records`."""
     cdef Py_buffer view, target
     cdef Py_ssize_t size
@@ -312,7 +325,10 @@ cdef Py_ssize_t rewrite(
     return size
 
 
-cpdef bytearray pack_rows(object rows, long long timestamp, long long producer_id, long long producer_epoch):
+cpdef bytearray pack_rows(
+    object rows: Sequence[tuple[bytes, bytes | None]], long long timestamp, long long producer_id,
+    long long producer_epoch,
+):
     """Return one uncompressed batch of keys and values; see `reference.records.pack_rows`."""
     cdef Header header
     cdef Py_ssize_t size = HEADER_SIZE
@@ -376,7 +392,9 @@ cdef inline Py_ssize_t write_field(unsigned char* output, Py_ssize_t at, bytes f
 
 # Segments ----------------------------------------------------------------------------------------
 
-cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, long long offset) except? -1:
+cpdef Py_ssize_t find_batch(
+    object buffer: Buffer, Py_ssize_t start, Py_ssize_t end, long long offset
+) except? -1:
     """Return the first batch that ends at an offset or above; see `reference.records.find_batch`."""
     cdef Py_buffer view
     cdef Octets data
@@ -401,7 +419,7 @@ cpdef Py_ssize_t find_batch(object buffer, Py_ssize_t start, Py_ssize_t end, lon
     return -1 - position
 
 
-cpdef Py_ssize_t find_end(object buffer, Py_ssize_t start, Py_ssize_t end) except -1:
+cpdef Py_ssize_t find_end(object buffer: Buffer, Py_ssize_t start, Py_ssize_t end) except -1:
     """Return the end of the last whole batch; see `reference.records.find_end`."""
     cdef Py_buffer view
     cdef Py_ssize_t position = max(start, 0)
@@ -469,7 +487,7 @@ cdef class SegmentScan:
         PyMem_Free(self.entries)
         PyMem_Free(self.notable)
 
-    def scan(self, object chunk):
+    def scan(self, object chunk: Buffer) -> tuple[list[tuple[int, int, int, int]], list[int]]:
         """Walk the whole batches of a chunk; see `reference.records.SegmentScan.scan`."""
         cdef Py_buffer view
         cdef long long origin = self.position
@@ -577,7 +595,9 @@ cdef class SegmentScan:
 
 # Journals ----------------------------------------------------------------------------------------
 
-def read_journal(object buffer, Py_ssize_t position, Py_ssize_t most, bint has_offsets):
+def read_journal(
+    object buffer: Buffer, Py_ssize_t position, Py_ssize_t most, bint has_offsets
+) -> tuple[list[tuple[Any, ...]], int, int]:
     """Return entries of whole batches, and why they end; see `reference.records.read_journal`."""
     cdef Py_buffer view
     cdef Octets data

@@ -1,5 +1,7 @@
 """Batches turned into columns; `tests/reference/columns.py` explains each step."""
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t
@@ -9,6 +11,13 @@ from libc.string cimport memcpy
 from siltstone.protocol.core._format cimport *
 
 from siltstone.protocol.core.rows import BatchRow, Filled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import typing_extensions
+
+    from siltstone.protocol.core import rows as row_types
 
 ctypedef const unsigned char* Octets
 ctypedef unsigned char* Buffer
@@ -39,10 +48,10 @@ cdef class Rows:
     def __dealloc__(self):
         free(self.items)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, Py_ssize_t index):
+    def __getitem__(self, Py_ssize_t index) -> BatchRow:
         if index < 0 or index >= self.count:
             raise IndexError(index)
         cdef Row* row = &self.items[index]
@@ -51,12 +60,12 @@ cdef class Rows:
             row.attributes, row.max_timestamp, row.producer_id,
         )
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[BatchRow]:
         cdef Py_ssize_t index
         for index in range(self.count):
             yield self[index]
 
-    def append(self, object batch):
+    def append(self, object batch: BatchRow):
         """Add a BatchRow."""
         cdef Row row
         (
@@ -101,7 +110,10 @@ cdef class Survey:
         self.last_offset = -1
         self.most = most
 
-    def scan(self, object buffer, Py_ssize_t start, long long origin, bint is_verified):
+    def scan(
+        self, object buffer: typing_extensions.Buffer, Py_ssize_t start, long long origin,
+        bint is_verified,
+    ):
         """List the whole batches from ``start`` on; see `reference.columns.Survey.scan`."""
         cdef Py_buffer view
         cdef bint is_done
@@ -219,7 +231,10 @@ cdef Buffer buffer_of(dict layout, str name, Py_buffer* arena) except? NULL:
     return <Buffer> arena.buf + <Py_ssize_t> start
 
 
-def fill_columns(object buffer, Rows rows, object selection, dict layout, object arena):
+def fill_columns(
+    object buffer: typing_extensions.Buffer, Rows rows, object selection: row_types.Selection,
+    dict layout: dict[str, int], object arena: typing_extensions.Buffer,
+) -> Filled:
     """Write the records of the batches into the arena; see `reference.columns.fill_columns`."""
     cdef Py_buffer view, target
     cdef Buffers out

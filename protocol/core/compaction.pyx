@@ -6,6 +6,8 @@ buffer. Keys are hashed some records before their look-up, so that their slots a
 memory meanwhile.
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -15,6 +17,14 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from siltstone.protocol.core._format cimport *
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Generic, Self, TypeVar
+
+    from typing_extensions import Buffer
+
+    _Row = TypeVar("_Row", bound=tuple[Any, ...])
 
 
 cdef extern from "<sys/mman.h>" nogil:
@@ -115,7 +125,7 @@ cdef object number_in(Digest digest):
     return <object> digest.high << 64 | <object> digest.low
 
 
-def digest_of(object keys):
+def digest_of(object keys: Iterable[bytes]) -> int:
     """Return the digest of a set of keys; see `reference.compaction.digest_of`."""
     cdef Digest total
     cdef bytes key
@@ -171,15 +181,15 @@ cdef class OffsetMap:
     def __dealloc__(self):
         self.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.open(min(<long long> FIRST_SLOTS, self.max_slots))
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object):
         self.close()
 
     @property
-    def memory_bytes(self):
+    def memory_bytes(self) -> int:
         """Return how many bytes of memory the map takes now."""
         return self.count * SLOT_BYTES
 
@@ -259,7 +269,7 @@ cdef struct Producer:
 
 
 @cython.final
-cdef class Transactions:
+cdef class Transactions:  # type: Generic[_Row]
     """The transactions that are open at a position; see `reference.compaction.Transactions`."""
 
     cdef list rows
@@ -270,7 +280,7 @@ cdef class Transactions:
     cdef Producer* producers
     cdef Py_ssize_t room, used
 
-    def __cinit__(self, object aborted):
+    def __cinit__(self, object aborted: Iterable[_Row]):
         cdef Py_ssize_t index
         self.rows = sorted(aborted, key=lambda row: row[1])
         self.count = len(self.rows)
@@ -291,7 +301,7 @@ cdef class Transactions:
         free(self.kept)
         free(self.producers)
 
-    def take_kept(self):
+    def take_kept(self) -> list[_Row]:
         """Return the aborted transactions that stay; see `reference.compaction.Transactions`."""
         kept = [self.rows[self.kept[index]] for index in range(self.taken, self.kept_count)]
         self.taken = self.kept_count
@@ -461,7 +471,10 @@ cdef class MapBuilder:
     cdef MappedKey[WINDOW] window
     cdef int waiting
 
-    def __cinit__(self, OffsetMap offsets not None, Transactions transactions not None, long long first_dirty):
+    def __cinit__(
+        self, OffsetMap offsets not None, Transactions transactions not None: Transactions[Any],
+        long long first_dirty,
+    ):
         self.offsets = offsets
         self.transactions = transactions
         self.first_dirty = first_dirty
@@ -469,7 +482,7 @@ cdef class MapBuilder:
         self.last_offset = -1
         self.needed = HEADER_SIZE
 
-    def read(self, object chunk, Py_ssize_t position=0, *, bint is_opened=False):
+    def read(self, object chunk: Buffer, Py_ssize_t position=0, *, bint is_opened=False) -> int:
         """Map the whole batches of a chunk; see `reference.compaction.MapBuilder.read`."""
         cdef Py_buffer view
         take_rest(chunk, &view, position)
@@ -687,8 +700,9 @@ cdef class RecordFilter:
     cdef Py_ssize_t room
 
     def __cinit__(
-        self, OffsetMap offsets not None, Transactions transactions not None, *, long long latest,
-        long long now_ms, long long retention_ms, long long first_uncleanable, object producers=(),
+        self, OffsetMap offsets not None, Transactions transactions not None: Transactions[Any], *,
+        long long latest, long long now_ms, long long retention_ms, long long first_uncleanable,
+        object producers: Iterable[tuple[int, int, int]] = (),
     ):
         cdef list rows = sorted(producers)
         cdef Py_ssize_t index
@@ -719,16 +733,16 @@ cdef class RecordFilter:
         free(self.fates)
 
     @property
-    def key_digest(self):
+    def key_digest(self) -> int:
         """Return the digest of the keys that stay."""
         return number_in(self.digest)
 
     @property
-    def dropped(self):
+    def dropped(self) -> list[tuple[int, int]]:
         """Return how many records and bytes were dropped, by reason."""
         return [(self.drops[reason].records, self.drops[reason].bytes) for reason in range(REASONS)]
 
-    def copy(self, object chunk, Py_ssize_t position=0):
+    def copy(self, object chunk: Buffer, Py_ssize_t position=0) -> int:
         """Copy the rest of a chunk's whole batches; see `reference.compaction.RecordFilter.copy`."""
         cdef Py_buffer view
         take_rest(chunk, &view, position)
@@ -744,7 +758,7 @@ cdef class RecordFilter:
             PyBuffer_Release(&view)
         return position
 
-    def copy_opened(self, object batch, object opened):
+    def copy_opened(self, object batch: Buffer, object opened: Buffer) -> bytearray | None:
         """Copy the rest of an opened batch; see `reference.compaction.RecordFilter.copy_opened`."""
         cdef Py_buffer view
         cdef bint is_written
@@ -769,7 +783,7 @@ cdef class RecordFilter:
             self.append(rebuilt or batch)
         return None
 
-    def append(self, object batch):
+    def append(self, object batch: Buffer):
         """Add a batch to the output."""
         cdef Py_buffer view
         PyObject_GetBuffer(batch, &view, PyBUF_SIMPLE)
@@ -779,7 +793,7 @@ cdef class RecordFilter:
         finally:
             PyBuffer_Release(&view)
 
-    def written(self):
+    def written(self) -> memoryview:
         """Return the output since the last `clear`; release it before the next copy."""
         return memoryview(self.buffer)[:self.size]
 

@@ -2,7 +2,9 @@ from siltstone.storage.producers.producer_entry cimport ProducerEntry
 
 
 cdef class ValidatedBatch:
-    cdef public object buffer, error, log
+    cdef public object buffer  # type: memoryview
+    cdef public object error  # type: Exception | None
+    cdef public object log  # type: Any
     cdef public long long attributes, base_offset, base_sequence, count, last_offset_delta
     cdef public long long log_append_time_ms, log_start_offset, max_timestamp, partition
     cdef public long long producer_epoch, producer_id, size

@@ -1,5 +1,7 @@
 """A batch on its way into a log, and a topic's rules as numbers, to check most batches fast."""
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from libc.stdint cimport INT64_MAX
 
@@ -7,6 +9,10 @@ from siltstone.protocol.core._format cimport CODEC_MASK, HEADER_SIZE, TRANSACTIO
 from siltstone.protocol.core._records cimport Plain, take_plain
 
 from siltstone.protocol.records.compression import MAX_RATIO
+
+if TYPE_CHECKING:
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.producers.entry import AppendedBatch
 
 cdef enum:
     MIN_RECORD_BYTES = 7
@@ -33,17 +39,9 @@ cdef class ValidatedBatch:
     """
 
     def __init__(
-        self,
-        buffer,
-        long long size,
-        long long last_offset_delta,
-        long long count,
-        long long attributes,
-        long long max_timestamp,
-        long long producer_id,
-        long long producer_epoch,
-        long long base_sequence,
-        long long log_append_time_ms,
+        self, buffer: memoryview, long long size, long long last_offset_delta, long long count,
+        long long attributes, long long max_timestamp, long long producer_id,
+        long long producer_epoch, long long base_sequence, long long log_append_time_ms,
     ):
         self.buffer = buffer
         self.size = size
@@ -69,7 +67,7 @@ cdef class ValidatedBatch:
         self.producer = None
         return 0
 
-    cpdef repeat(self, object first, long long log_start_offset):
+    cpdef repeat(self, object first: AppendedBatch, long long log_start_offset):
         """Set the result to that of the first append of the same batch."""
         self.duplicate = True
         self.base_offset = first.first_offset
@@ -77,12 +75,12 @@ cdef class ValidatedBatch:
         self.log_start_offset = log_start_offset
 
     @property
-    def last_offset(self):
+    def last_offset(self) -> int:
         """Return the offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
-    def is_awaited(self):
+    def is_awaited(self) -> bool:
         """Tell whether the batch has neither an offset nor an error yet."""
         return self.base_offset < 0 and self.error is None
 
@@ -94,7 +92,7 @@ cdef class PlainRules:
     `storage.appending.validation` has every rule, in words.
     """
 
-    def __init__(self, config):
+    def __init__(self, config: TopicConfig):
         max_bytes = min(config.max_message_bytes, config.segment_bytes)
         self.max_bytes = 0 if config.is_log_append_time else max_bytes
         self.before_ms = config.message_timestamp_before_max_ms
@@ -106,7 +104,9 @@ cdef class PlainRules:
             if config.compression_type in kept_by:
                 self.kept_codecs |= 1 << codec
 
-    cpdef ValidatedBatch take(self, object records, long long now_ms):
+    cpdef ValidatedBatch take(
+        self, object records: memoryview, long long now_ms
+    ):  # -> ValidatedBatch | None
         """Return the batch, ready to be appended; None if `validation.validate` must check it."""
         cdef long long size = len(records)
         cdef Plain plain

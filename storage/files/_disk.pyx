@@ -34,11 +34,11 @@ cdef enum:
 cdef class Route:
     """The target of compiled code's calls: an object, or C."""
 
-    cdef public object through
+    cdef public object through  # type: object | None
 
 
 cdef Route _route = Route()
-route = _route
+route = _route  # type: Final[Route]
 
 
 cdef Py_ssize_t write_at(int file, object buffer, long long position) except -1:

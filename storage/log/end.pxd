@@ -7,9 +7,9 @@ from siltstone.storage.segment.end cimport SegmentEnd
 
 
 cdef class Appends:
-    cdef public object look
+    cdef public object look  # type: Callable[[], None] | None
     cdef public long long look_at, taken, write_back_bytes, written
-    cdef readonly list logs
+    cdef readonly list logs  # type: list[Log]
     cdef object joined
 
     cdef int add(self, object log) except -1
@@ -29,10 +29,11 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     cdef bint _is_awaited
     cdef object _active
     cdef SegmentEnd _active_end
-    cdef readonly object directory, producers
+    cdef readonly object directory  # type: LogDirectory
+    cdef readonly object producers  # type: ProducerStateManager
     cdef readonly LogLock lock
-    cdef readonly dict watchers
-    cdef readonly tuple view
+    cdef readonly dict watchers  # type: dict[Watcher, None]
+    cdef readonly tuple view  # type: LogView
     cdef readonly PlainRules rules
     cdef readonly long long batches_in, bytes_in, leader_epoch, log_end_offset, log_start_offset
     cdef readonly long long records_in, recovery_point, size

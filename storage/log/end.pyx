@@ -5,6 +5,7 @@ itself. In rare cases this code calls the log or the segment.
 """
 
 import logging
+from typing import TYPE_CHECKING
 
 cimport cython
 from libc.stdint cimport INT64_MAX, int64_t
@@ -21,6 +22,17 @@ from siltstone.storage.producers.producer_entry cimport ProducerEntry
 from siltstone.storage.segment.end cimport SegmentEnd
 
 from siltstone.storage.producers.checks import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from siltstone.config.topic import TopicConfig
+    from siltstone.storage.directory.log_directory import LogDirectory
+    from siltstone.storage.log.log import Log, Watcher
+    from siltstone.storage.log.recovery import LoadedPartition
+    from siltstone.storage.log.view import LogView
+    from siltstone.storage.producers.state import ProducerStateManager
+    from siltstone.storage.segment.segment import LogSegment
 
 _logger = logging.getLogger(__name__)
 
@@ -95,7 +107,7 @@ cdef class LogEnd:
     new segment, a producer that is not known yet. Only this class changes its fields.
     """
 
-    def __init__(self, loaded, Clock clock, Appends appends):
+    def __init__(self, loaded: LoadedPartition, Clock clock, Appends appends):
         self._clock = clock
         self._appends = appends
         self._held = []  # loop only; the batches that wait to be written
@@ -121,7 +133,7 @@ cdef class LogEnd:
         self.watchers = {}  # loop only; see `Watcher`
 
     @property
-    def last_stable_offset(self):
+    def last_stable_offset(self) -> int:
         """Return the offset below which all transactions are decided."""
         return self.stable_end()
 
@@ -133,7 +145,8 @@ cdef class LogEnd:
         return max(first, self.log_start_offset)
 
     cpdef append(
-        self, object log, ValidatedBatch batch, object origin=CLIENT, bint may_wait=False
+        self, object log: Log, ValidatedBatch batch, object origin: Origin = CLIENT,
+        bint may_wait=False,
     ):
         """Stamp a batch with its offsets and write it into the page cache.
 
@@ -189,7 +202,7 @@ cdef class LogEnd:
             self._appends.add(log)
         return 0
 
-    cpdef write(self, object log):
+    cpdef write(self, object log: Log):
         """Write the batches that wait; each batch gets its result."""
         cdef long long before = self.log_end_offset
         self.lock.take()
@@ -357,7 +370,7 @@ cdef class LogEnd:
         self._active_end = self._active.end
         return 0
 
-    def add_segment(self, segment):
+    def add_segment(self, segment: LogSegment):
         """Append to a new, empty segment from now on; the caller holds the lock.
 
         The recovery point stays below the end of the segment before until that segment is flushed
@@ -369,7 +382,7 @@ cdef class LogEnd:
         self.activate((segment,))
         self._unwritten = 0
 
-    def show(self, tuple segments):
+    def show(self, tuple segments: tuple[LogSegment, ...]):
         """Show readers other segments with the same end; the caller holds the lock."""
         end_offset, before, end_position = self.view
         self.view = (end_offset, segments, end_position)
@@ -387,13 +400,16 @@ cdef class LogEnd:
         """Raise the recovery point: all below it is on the disk. The caller holds the lock."""
         self.recovery_point = max(self.recovery_point, offset)
 
-    def move(self, directory, tuple segments, long long recovery_point):
+    def move(
+        self, directory: LogDirectory, tuple segments: tuple[LogSegment, ...],
+        long long recovery_point,
+    ):
         """Continue in another log directory, with copied segments; the caller holds the lock."""
         self.show(segments)
         self.directory = directory
         self.recovery_point = recovery_point
 
-    def obey(self, config):
+    def obey(self, config: TopicConfig):
         """Use these settings from the next append on; the caller holds the lock."""
         self.rules = PlainRules(config)
 

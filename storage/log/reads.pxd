@@ -2,8 +2,8 @@ from siltstone.storage.log.end cimport LogEnd
 
 
 cdef class LogRead:
-    cdef readonly object slice
-    cdef readonly object segment
+    cdef readonly object slice  # type: FileSlice
+    cdef readonly object segment  # type: Any
     cdef readonly long long next_offset
 
 
@@ -19,5 +19,5 @@ cdef class LogReader:
 cdef class LogParts:
     cdef public LogEnd end
     cdef public LogReader reader
-    cdef public object epochs
+    cdef public object epochs  # type: LeaderEpochs
     cdef public long long bytes_out

@@ -5,6 +5,8 @@ and a consumer at the log's end never searches. Others use the offset index and 
 batch headers (`storage.segment.lookup`).
 """
 
+from typing import TYPE_CHECKING
+
 cimport cython
 
 from siltstone.storage.log.end cimport LogEnd
@@ -12,6 +14,10 @@ from siltstone.storage.log.end cimport LogEnd
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.log.view import find_index
+
+if TYPE_CHECKING:
+    from siltstone.storage.log.epochs import LeaderEpochs
+    from siltstone.storage.log.log import Log
 
 cdef enum:
     HINTS = 17  # a prime: batches of a power of two records do not share a slot
@@ -66,8 +72,9 @@ cdef class LogReader:
         self._hints = [NOWHERE] * HINTS
 
     cpdef LogRead read(
-        self, object log, long long offset, long long max_bytes, long long upto, bint at_least_one
-    ):
+        self, object log: Log, long long offset, long long max_bytes, long long upto,
+        bint at_least_one,
+    ):  # -> LogRead | None
         """Return whole batches from ``offset`` on; None if the log has no such batch yet.
 
         ``upto`` is exclusive: the high watermark, or the last stable offset for read_committed.
@@ -98,7 +105,7 @@ cdef class LogReader:
         except CorruptMessage as error:
             raise log.damaged(error) from error
 
-    def available_bytes(self, log, long long offset, long long upto):
+    def available_bytes(self, log: Log, long long offset, long long upto) -> int:
         """Return the bytes from ``offset``'s batch to ``upto``, exclusive, over all segments.
 
         Raises:

@@ -27,11 +27,11 @@ cdef class ProducerEntry:
         self.batches = []  # the last KEPT_BATCHES batches, the oldest first
 
     @property
-    def last_batch(self):
+    def last_batch(self) -> AppendedBatch | None:
         """Return the newest batch of the epoch."""
         return self.batches[len(self.batches) - 1] if self.batches else None
 
-    def find_duplicate(self, first_sequence, last_sequence):
+    def find_duplicate(self, first_sequence: int, last_sequence: int) -> AppendedBatch | None:
         """Return the batch with exactly these sequences."""
         for batch in self.batches:
             if batch.first_sequence == first_sequence and batch.last_sequence == last_sequence:
@@ -70,7 +70,7 @@ cdef class ProducerEntry:
         fields = (first_sequence, last_sequence, first_offset, last_offset, timestamp)
         self.take(row_of(AppendedBatch, fields), last_sequence, timestamp)
 
-    def add(self, batch):
+    def add(self, batch: AppendedBatch):
         """Add a batch as the newest."""
         self.take(batch, batch.last_sequence, batch.timestamp)
 

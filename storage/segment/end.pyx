@@ -1,15 +1,22 @@
 """The end of a segment, to which batches are appended; compiled, since each append changes it."""
 
+from typing import TYPE_CHECKING
+
 cimport cython
 from libc.stdint cimport INT32_MAX, INT64_MAX
 
 from siltstone.storage.clock cimport Clock
 from siltstone.storage.files._disk cimport write_at
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from siltstone.storage.segment.segment import LogSegment
+
 cdef enum:
     NOT_LOOKED_UP = -2
 
-UNKNOWN = NOT_LOOKED_UP
+UNKNOWN = NOT_LOOKED_UP  # type: Final[int]
 """Stands for a timestamp that was not looked up yet; -1 means that no record has one."""
 
 
@@ -81,8 +88,8 @@ cdef class SegmentEnd:
         self.since_index = other.since_index
 
     cpdef bint should_roll(
-        self, object segment, long long size, long long max_timestamp, long long last_offset,
-        Clock clock,
+        self, object segment: LogSegment, long long size, long long max_timestamp,
+        long long last_offset, Clock clock,
     ) except *:
         """Tell whether a batch has to go into a new segment (docs/log.md).
 
@@ -103,7 +110,7 @@ cdef class SegmentEnd:
         waited = max_timestamp - first if first >= 0 else clock.now_ms() - self.created_ms
         return waited > self.roll_after_ms
 
-    cpdef write(self, object segment, object buffer, long long size):
+    cpdef write(self, object segment: LogSegment, object buffer: Buffer, long long size):
         """Write ``size`` bytes of stamped batches at the end; `note` counts each batch.
 
         Raises:
@@ -117,7 +124,10 @@ cdef class SegmentEnd:
         if written != size:
             segment.write_rest(buffer, written)
 
-    cpdef note(self, object segment, long long size, long long last_offset, long long max_timestamp):
+    cpdef note(
+        self, object segment: LogSegment, long long size, long long last_offset,
+        long long max_timestamp,
+    ):
         """Count the next batch of those that were written.
 
         An index entry is added when more than ``index.interval.bytes`` were written since the last

@@ -4,6 +4,8 @@ Batches are found by a short walk over their headers, a few KiB at a time and ne
 what may be read. Nothing here checks a CRC.
 """
 
+from typing import TYPE_CHECKING
+
 from siltstone.protocol.core._format cimport (
     HEADER_SIZE, LAST_OFFSET_DELTA_POSITION, LENGTH_POSITION, LOG_OVERHEAD, MAGIC, MAGIC_POSITION,
     read_int32, read_int64,
@@ -13,6 +15,9 @@ from siltstone.storage.files._disk cimport read_at
 
 from siltstone.protocol.errors import CorruptMessage
 
+if TYPE_CHECKING:
+    from siltstone.storage.segment.readable import ReadableSegment
+
 ctypedef const unsigned char* Octets
 
 # Bytes that a lookup reads at once: the usual distance of two index entries, and one more batch.
@@ -21,7 +26,7 @@ cdef long long CHUNK = 8192
 cdef long long NEAR = 64 * 1024
 
 
-def find_position(int fd, long long position, long long end, long long offset):
+def find_position(int fd, long long position, long long end, long long offset) -> int:
     """Return where the first batch begins whose last offset is at or above ``offset``, else -1.
 
     ``position`` is the start of a batch. A batch that ends after ``end`` is a torn tail: -1.
@@ -44,7 +49,10 @@ def find_position(int fd, long long position, long long end, long long offset):
     return -1
 
 
-def find_cut(segment, long long position, long long max_bytes, long long limit, bint at_least_one):
+def find_cut(
+    segment: ReadableSegment, long long position, long long max_bytes, long long limit,
+    bint at_least_one,
+) -> tuple[int, int]:
     """Return the end and the next offset, as `ReadableSegment.cut` does.
 
     Raises:
@@ -80,7 +88,9 @@ def find_cut(segment, long long position, long long max_bytes, long long limit, 
     return start + at, base_offset_at(chunk, at)
 
 
-cpdef Py_ssize_t count_up_to(data, Py_ssize_t size, long long key, int width, int at) except -1:
+cpdef Py_ssize_t count_up_to(
+    data: bytes | bytearray, Py_ssize_t size, long long key, int width, int at
+) except -1:
     """Count the entries of ``size`` bytes whose field is at most ``key``; they must be in order.
 
     The field has ``width`` bytes and begins ``at`` bytes into the entry. The data may grow, so no
@@ -102,7 +112,7 @@ cpdef Py_ssize_t count_up_to(data, Py_ssize_t size, long long key, int width, in
     return low
 
 
-def position_before(data, long long key, int at):
+def position_before(data: bytearray, long long key, int at) -> int:
     """Return the position in the last entry of an offset index whose field is at most ``key``.
 
     ``at`` selects the field: 0 is the offset relative to the segment, 4 is the position. Before the

@@ -79,7 +79,7 @@ cdef class Table:
         row.tail_size = len(tail)
         memcpy(row.tail, octets, len(tail))
 
-    def error_of(self, int socket):
+    def error_of(self, int socket) -> int:
         """Return the error number of a reported socket; 0 if everything was sent."""
         if not 0 <= socket < self.sockets:
             raise ValueError(f"socket {socket} is not one of {self.sockets}")

@@ -3,6 +3,7 @@
 import errno
 import os
 from collections import deque
+from typing import TYPE_CHECKING
 
 cimport cython
 
@@ -20,6 +21,13 @@ from siltstone.storage.log.end cimport Appends
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.parts import FileSlice
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Sequence
+
+    from siltstone.broker.net.buffers import LargeBuffer
+    from siltstone.protocol.parts import LateAnswer
 
 cpdef enum:
     FRAMES_PER_TURN = 64 # one turn serves at most so many requests of its client
@@ -68,15 +76,18 @@ cdef class Transport:
     (docs/decisions/0015-compiled-bases.md).
     """
 
-    cdef public object unsent, _on_lost
+    cdef public object unsent  # type: deque[bytes | memoryview | FileSlice]
+    cdef public object _on_lost  # type: Callable[[str], None]
     cdef public int fileno
 
-    def __init__(self, int fileno, on_lost):
+    def __init__(self, int fileno, on_lost: Callable[[str], None]):
         self.fileno = fileno
         self.unsent = deque()
         self._on_lost = on_lost
 
-    cpdef Py_ssize_t receive(self, object buffer, Py_ssize_t start, Py_ssize_t end) except -2:
+    cpdef Py_ssize_t receive(
+        self, object buffer: memoryview, Py_ssize_t start, Py_ssize_t end
+    ) except -2:
         """Receive once into ``buffer[start:end]``.
 
         Returns:
@@ -163,7 +174,7 @@ cdef class Transport:
             joined.count -= 1
         return sent
 
-    cpdef bint is_in_memory(self, object part, Py_ssize_t count) except -1:
+    cpdef bint is_in_memory(self, object part: FileSlice, Py_ssize_t count) except -1:
         """Tell whether the first and the last of ``count`` bytes of a range need no disk to be read.
 
         Raises:
@@ -200,7 +211,7 @@ cdef class Transport:
                 unsent[0] = memoryview(head)[sent:]
             return
 
-    def send(self, parts):
+    def send(self, parts: Sequence[bytes | memoryview | FileSlice]):
         """Send or queue ``parts`` in order."""
         raise NotImplementedError
 
@@ -275,14 +286,14 @@ cdef class LoopRound:
     """
 
     cdef readonly Appends appends
-    cdef readonly object shared
+    cdef readonly object shared  # type: memoryview
     cdef readonly Py_ssize_t kept
     cdef object _loop
     cdef list _turns
     cdef Py_ssize_t _alone
     cdef bint _is_due
 
-    def __init__(self, loop, Appends appends):
+    def __init__(self, loop: asyncio.AbstractEventLoop, Appends appends):
         self.appends = appends
         self.shared = memoryview(bytearray(SHARED_BYTES))
         self.kept = 0
@@ -366,12 +377,15 @@ cdef class Turn:
     (docs/decisions/0015-compiled-bases.md).
     """
 
-    cdef public object _loop, _shared, _frame, _task
+    cdef public object _loop  # type: asyncio.AbstractEventLoop
+    cdef public object _shared  # type: memoryview
+    cdef public object _frame  # type: LargeBuffer | None
+    cdef public object _task  # type: asyncio.Task[None] | None
     cdef public Transport _channel
     cdef public Gate _gate
     cdef Appends _appends
     cdef readonly LoopRound _round
-    cdef readonly list _owed
+    cdef readonly list _owed  # type: list[Any] | None
     cdef public bytes _tail
     cdef public long long _limit, received
     cdef public Py_ssize_t _held
@@ -379,7 +393,8 @@ cdef class Turn:
     cdef public bint _expects_large, is_closed
 
     def __init__(
-        self, loop, Transport channel, Gate gate, LoopRound loop_round, long long limit
+        self, loop: asyncio.AbstractEventLoop, Transport channel, Gate gate, LoopRound loop_round,
+        long long limit,
     ):
         self.is_closed = False
         self.last_active = loop.time()
@@ -534,7 +549,7 @@ cdef class Turn:
                 appends.write()
         return served
 
-    cpdef owe(self, list answers):
+    cpdef owe(self, list answers: list[Any]):
         """Send answers at the end of the round."""
         if self._owed is not None:
             self._owed += answers
@@ -577,7 +592,7 @@ cdef class Turn:
             place += 1
         return 0
 
-    cpdef _send_joined(self, list answers):
+    cpdef _send_joined(self, list answers: list[Any]):
         """Send answers of one frame each together; raise ProtocolError as `_settle` does."""
         try:
             self._settle(answers)
@@ -586,7 +601,7 @@ cdef class Turn:
             if whole:
                 self._send(whole)
 
-    cpdef _send(self, object answer):
+    cpdef _send(self, object answer: bytes | Sequence[bytes | memoryview | FileSlice]):
         if self._owed is not None:
             self._round.end()
         if self.is_closed:
@@ -602,7 +617,7 @@ cdef class Turn:
         """Wait for an answer that is owed, receive a large frame, or serve kept bytes."""
         raise NotImplementedError
 
-    def _keep(self, rest, frame_size):
+    def _keep(self, rest: memoryview, frame_size: int):
         """Keep the bytes that were not served; they begin a frame of ``frame_size`` bytes."""
         raise NotImplementedError
 
@@ -614,7 +629,7 @@ cdef class Turn:
         """Tell `Unread` that some answers have not left."""
         raise NotImplementedError
 
-    def _await(self, reply):
+    def _await(self, reply: LateAnswer):
         """Wait for the answer of a request, and send it."""
         raise NotImplementedError
 
@@ -622,10 +637,10 @@ cdef class Turn:
         """Continue when an answer has left or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
-    def _refuse(self, error):
+    def _refuse(self, error: ProtocolError):
         """Close the connection because of bytes that are not a Kafka request."""
         raise NotImplementedError
 
-    def close(self, reason=None):
+    def close(self, reason: str | None = None):
         """Close at once; ``reason``, a fault of the peer or of a file, is logged."""
         raise NotImplementedError
