@@ -1,4 +1,7 @@
-"""Compares a run with the allow-list: the names of tests that pass, a list that may only grow."""
+"""Compares a run with the allow-list: the names of tests that pass, a list that may only grow.
+
+``class#*`` lists all tests of a class.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,12 +24,12 @@ class Verdict:
     @property
     def broken(self) -> list[str]:
         """Tests that are listed and did not pass: the run fails."""
-        return [name for name in self._others() if name in self.allowed]
+        return [name for name in self._others() if is_listed(name, self.allowed)]
 
     @property
     def unlisted(self) -> list[str]:
         """Tests that passed and are to be added to the list."""
-        return [name for name in self._passed() if name not in self.allowed]
+        return [name for name in self._passed() if not is_listed(name, self.allowed)]
 
     @property
     def unexplained(self) -> list[str]:
@@ -37,7 +40,7 @@ class Verdict:
         return [
             name
             for name in self._others()
-            if name not in self.allowed
+            if not is_listed(name, self.allowed)
             and f"`{name}`" not in self.page
             and f"`{name.partition('#')[0]}`" not in self.page
         ]
@@ -60,6 +63,11 @@ class Verdict:
 
     def _others(self) -> list[str]:
         return [name for name, outcome in self.outcomes.items() if outcome is not Outcome.PASSED]
+
+
+def is_listed(name: str, allowed: frozenset[str]) -> bool:
+    """Tell whether an allow-list has a test, or all tests of its class."""
+    return name in allowed or f"{name.partition('#')[0]}#*" in allowed
 
 
 def read_allowed(suite: str) -> frozenset[str]:

@@ -19,6 +19,15 @@ def test_a_listed_test_that_fails_or_skips_itself_breaks_the_run() -> None:
     assert found.broken == ["bad", "idle"]
 
 
+def test_a_class_is_listed_as_a_whole() -> None:
+    """Then none of its tests may fail; a class with such a beginning is another one."""
+    outcomes = {"some.Test#one": PASSED, "some.Test#two": FAILED, "some.TestOf#three": PASSED}
+    found = Verdict(outcomes=outcomes, allowed=frozenset(("some.Test#*",)), page="")
+
+    assert found.broken == ["some.Test#two"]
+    assert found.unlisted == ["some.TestOf#three"]
+
+
 def test_a_listed_test_that_was_not_run_breaks_nothing() -> None:
     """A run of a part of the suite says nothing about the rest."""
     found = verdict(allowed=frozenset(("good", "elsewhere")), page="`bad` `idle`")
