@@ -20,7 +20,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent
 PACKAGES = ("siltstone/broker", "siltstone/protocol", "siltstone/storage")
 
-_WORDS = re.compile(r'#[^\n]*|"""(?:\\.|[^\\])*?"""|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+WORDS = re.compile(
+    r'#[^\n]*|[rbuf]{0,2}(?:"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\''
+    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')",
+    re.DOTALL | re.IGNORECASE,
+)
+"""Comments and strings of Python and Cython."""
+
 _TOLD = re.compile(r"# (?:type:|->) (.+)")
 _IMPORT = re.compile(r"(from ([\w.]+) )?(c?)import (.+)")
 _CLASS = re.compile(r"(?:cdef )?class (\w+)(?:\((.*)\))?:.*")
@@ -33,18 +39,22 @@ _NUMBERS = {"char", "int", "long", "unsigned", "Py_ssize_t", "int32_t", "int64_t
 _VAGUE = {"", "object", "list", "dict", "set", "tuple", "frozenset"}
 
 
-class _Statement(NamedTuple):
+class Statement(NamedTuple):
+    """A statement of Cython: its code in one line, with empty strings, and where it stands.
+
+    ``told`` is the type in a comment at its end.
+    """
+
     indent: int
     code: str
-    """Its code in one line, with empty strings."""
     told: str
-    """The type in a comment at its end."""
-    text: str
-    """Its lines as they are, a level further out."""
+    first: int
+    end: int
 
 
 class _Stub:
-    def __init__(self) -> None:
+    def __init__(self, source: Path) -> None:
+        self._lines = source.read_text().split("\n")
         self._imports = {"Any": "from typing import Any", "Final": "from typing import Final"}
         self._body: list[str] = []
         self._block = ""
@@ -52,7 +62,7 @@ class _Stub:
         self._owner = ""
         """The class of the last statement."""
         self._decorators: list[str] = []
-        self.attributes: dict[str, list[_Statement]] = {}
+        self.attributes: dict[str, list[Statement]] = {}
         """Those that the declarations give each class."""
 
     def text(self) -> str:
@@ -60,16 +70,17 @@ class _Stub:
         imports = [line for name, line in self._imports.items() if name in used]
         return "\n".join([*imports, *self._body, ""])
 
-    def add(self, each: _Statement) -> None:
+    def add(self, each: Statement) -> None:
         """Add what type checkers need of the next statement."""
         if each.indent == 0:
             self._block, self._owner = each.code, ""
         if self._block == "if TYPE_CHECKING:" and each.indent:
-            self._body += [each.text] * (not self._import(each.code))
+            if not self._import(each.code):
+                self._body += [line[4:] for line in self._lines[each.first : each.end]]
         elif each.indent <= (4 if self._owner or self._block == "cpdef enum:" else 0):
             self._define(each)
 
-    def _define(self, each: _Statement) -> None:
+    def _define(self, each: Statement) -> None:
         if each.code.startswith("@"):
             self._decorators.append(each.code)
             return
@@ -94,13 +105,13 @@ class _Stub:
                 self._imports[name.split()[-1]] = f"{found[1] or ''}import {name}"
         return found is not None
 
-    def _attribute(self, each: _Statement) -> None:
+    def _attribute(self, each: Statement) -> None:
         found = _ATTRIBUTE.fullmatch(each.code)
         if found and (told := each.told or _of_c(found[2])):
             told = f"Final[{told}]" if found[1] == "readonly" else told
             self._body += [f"    {name}: {told}" for name in found[3].split(", ")]
 
-    def _constant(self, each: _Statement) -> None:
+    def _constant(self, each: Statement) -> None:
         found = _CONSTANT.fullmatch(each.code.rstrip(","))
         if found is None:
             return
@@ -114,7 +125,7 @@ class _Stub:
             self._body.append(f"{name}: {kind} = {value}")
 
     def _function(
-        self, each: _Statement, kind: str, of_c: str, name: str, inside: str, told: str | None
+        self, each: Statement, kind: str, of_c: str, name: str, inside: str, told: str | None
     ) -> None:
         parts = [_parameter(part, is_first=place == 0) for place, part in enumerate(_split(inside))]
         is_silent = not of_c and "@property" not in self._decorators
@@ -167,35 +178,33 @@ def _blank(match: re.Match[str]) -> str:
     return '""' + "\0" * match[0].count("\n")
 
 
-def _statements(source: Path) -> Iterator[_Statement]:
-    text = source.read_text()
-    lines = text.split("\n")
+def statements(text: str) -> Iterator[Statement]:
+    """Yield the statements of a source; other comments are left out."""
     first, end, code = 0, 0, ""
-    for line in _WORDS.sub(_blank, text).split("\n"):
-        code += line
+    for line in WORDS.sub(_blank, text).split("\n"):
+        code += f" {line}" if code else line
         end += line.count("\0") + 1
         if sum(map(code.count, "([{")) > sum(map(code.count, ")]}")):
             continue
         code, _, told = code.replace("\0", "").partition("\1")
         if code.strip():
             whole = re.sub(r"([(\[]) | (?=[)\]])", r"\1", " ".join(code.split()))
-            told_of = "\n".join(each[4:] for each in lines[first:end])
-            yield _Statement(len(code) - len(code.lstrip()), whole, told, told_of)
+            yield Statement(len(code) - len(code.lstrip()), whole, told, first, end)
         first, code = end, ""
 
 
 def stub_of(source: Path) -> str:
     """Return the stub of a Cython source and of its declarations."""
-    stub = _Stub()
+    stub = _Stub(source)
     declarations = source.with_suffix(".pxd")
     if declarations.is_file():
-        for each in _statements(declarations):
+        for each in statements(declarations.read_text()):
             if each.indent == 0:
                 found = _CLASS.fullmatch(each.code)
                 attributes = stub.attributes.setdefault(found[1] if found else "", [])
             else:
                 attributes.append(each)
-    for each in _statements(source):
+    for each in statements(source.read_text()):
         stub.add(each)
     return stub.text()
 

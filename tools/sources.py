@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hatch_stubs import WORDS, statements
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -22,18 +24,10 @@ PREFIX: Final = "siltstone."
 PYTHON: Final = (".py", ".pyx", ".pxd")
 WITH_PROSE: Final = (*PYTHON, ".h", ".c", ".java", ".js", ".md")
 
-_OF_PYTHON: Final = re.compile(
-    r'#[^\n]*|[rbuf]{0,2}(?:"""(?:\\.|[^\\])*?"""|\'\'\'(?:\\.|[^\\])*?\'\'\''
-    r"|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')",
-    re.DOTALL | re.IGNORECASE,
-)
 _OF_C: Final = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])+'", re.DOTALL
 )
 _CODE_IN_PAGES: Final = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
-_BREAK: Final = "\0"
-"""A new line within a string, where statements are told apart."""
-
 _IMPORT: Final = re.compile(r"(?:from [\w.]+ )?c?import\b")
 _CLASS: Final = re.compile(
     r"(?:(?:cdef|ctypedef|packed|public) )*(class|struct|union|cppclass) (\w+)"
@@ -181,7 +175,7 @@ def prose_of(path: PurePosixPath | Path, text: str) -> str:
 
 
 def _form_of(path: PurePosixPath | Path) -> re.Pattern[str]:
-    return _OF_PYTHON if path.suffix in PYTHON else _OF_C
+    return WORDS if path.suffix in PYTHON else _OF_C
 
 
 def outline(text: str) -> str:
@@ -190,21 +184,20 @@ def outline(text: str) -> str:
     lines = [""] * len(original)
     blocks = [_Block(-1, 0, "module")]
     is_first = True
-    for start, end, statement in _statements(text):
-        indent = len(statement) - len(statement.lstrip())
-        while indent <= blocks[-1].indent:
+    for each in statements(text):
+        while each.indent <= blocks[-1].indent:
             blocks.pop()
         block = blocks[-1]
-        if is_first and statement.lstrip().startswith('"'):
-            lines[start : end + 1] = original[start : end + 1]
-            lines[start] = " " * block.depth + lines[start].lstrip()
+        if is_first and each.code.startswith('"'):
+            lines[each.first : each.end] = original[each.first : each.end]
+            lines[each.first] = " " * block.depth + lines[each.first].lstrip()
             is_first = False
             continue
-        written, kind = _in_python(" ".join(statement.split()), block.kind)
-        lines[end if written == "pass" else start] = " " * block.depth + written
+        written, kind = _in_python(each.code, block.kind)
+        lines[each.end - 1 if written == "pass" else each.first] = " " * block.depth + written
         is_first = written.endswith(":")
         if kind:
-            blocks.append(_Block(indent, block.depth + is_first, kind))
+            blocks.append(_Block(each.indent, block.depth + is_first, kind))
     return "\n".join(lines)
 
 
@@ -213,30 +206,6 @@ class _Block(NamedTuple):
     depth: int
     """How far what stands in it is indented in the outline."""
     kind: str
-
-
-def _statements(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the first and last line and the code of each statement; strings are left empty."""
-    masked = _OF_PYTHON.sub(_without_words, text)
-    number = 0
-    start, statement = 0, ""
-    for line in masked.split("\n"):
-        if not statement:
-            start = number
-        statement += f" {line}" if statement else line
-        number += line.count(_BREAK) + 1
-        if statement.endswith("\\"):
-            statement = statement[:-1]
-        elif sum(map(statement.count, "([{")) <= sum(map(statement.count, ")]}")):
-            if statement.strip():
-                yield start, number - 1, statement.replace(_BREAK, "")
-            statement = ""
-
-
-def _without_words(match: re.Match[str]) -> str:
-    if match[0].startswith("#"):
-        return ""
-    return '"' + " " + _BREAK * match[0].count("\n") + '"'
 
 
 def _in_python(statement: str, within: str) -> tuple[str, str]:
