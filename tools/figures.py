@@ -29,9 +29,8 @@ from tools.house import (
     find_tics_elsewhere,
     find_two_way_pairs,
     find_wide_declarations,
-    lower_ratchets,
 )
-from tools.sources import PYTHON, Tree, imports_of, module_of
+from tools.sources import PYTHON, Tree, module_of
 from tools.subjects import find_faults
 
 if TYPE_CHECKING:
@@ -45,12 +44,7 @@ DEEP: Final = 2
 """Classes that may stand above each other, a class itself among them."""
 
 _COMPILED_SUFFIXES: Final = (".pyx", ".pxd", ".h")
-_PLAIN_TWINS: Final = ("plain_*.py", "_portable*.py")
-_SHARED_NUMBERS: Final = (
-    "constants.py",
-    "messages/columns.py",
-)
-_HELPER: Final = ("cleaner/threads/helper", "cleaner/threads/worker")
+_SHARED_NUMBERS: Final = ("constants.py", "messages/columns.py")
 _WALK: Final = re.compile(r"^## (Walk \d+: .*)$", re.MULTILINE)
 _FILES_OF_WALK: Final = re.compile(r"^[A-Z][\w-]+ files\b.*?(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 _FILE_OF_WALK: Final = re.compile(r"`((?!protocol/(?:core|messages)/)\w+(?:/\w+)+)`")
@@ -89,56 +83,26 @@ def count_lines(tree: Tree) -> Iterator[Figure]:
     yield Figure("lines of tools", tree.lines(tree.below("tools")))
 
 
-def count_parts_to_go(tree: Tree) -> Iterator[Figure]:
-    """Lines of the code that the third edition removes, without the code that replaces it.
-
-    Twin: `plain_*.py` and `_portable*.py`. Choosers: modules that take the twin of another one
-    where that is not compiled. Helper: `cleaner/threads/helper*`, `worker.py`. Fairness: modules
-    called `loop_share` and `slices`. Append: all of `storage/appending`.
-    """
-    twin = [path for path in tree.product if _is_twin(path)]
-    choosers = [path for path, module in tree.product.items() if _chooses(module)]
-    helper = [path for path in tree.product if str(path).startswith(_HELPER)]
-    parts = {
-        "twin, choosers, helper": sorted({*twin, *choosers, *helper}),
-        "broker/security/gate": tree.below("broker/security/gate"),
-        "fairness": [path for path in tree.product if path.stem in {"loop_share", "slices"}],
-        "append": tree.below("storage/appending"),
-        ".pxd": [path for path in tree.product if path.suffix == ".pxd"],
-    }
-    for what, paths in parts.items():
-        yield Figure(f"lines of {what}", tree.lines(paths), _named(paths))
-
-
-def _is_twin(path: PurePosixPath) -> bool:
-    return any(path.match(pattern) for pattern in _PLAIN_TWINS)
-
-
-def _chooses(module: ast.Module) -> bool:
-    """Tell whether a module takes the plain twin of another one where that is not compiled."""
-    return any(
-        ".plain_" in each.name
-        for node in ast.walk(module)
-        if isinstance(node, ast.ExceptHandler)
-        for each in imports_of(ast.Module(node.body, []))
-    )
-
-
 def count_compiled(tree: Tree) -> Iterator[Figure]:
-    """Sources in Cython and C, and the files that they need.
+    """Sources in Cython and C, and the lists of numbers that Python and C share.
 
-    These files are twins and choosers, and lists of numbers that Python and C share.
+    Of it, the declarations. Two parts that were larger: `loop_share`, by which requests let others
+    be served, and `storage/appending`.
     """
     compiled = [
         path
         for path in sorted(tree.below(*tree.packages))
-        if path.suffix in _COMPILED_SUFFIXES
-        or _is_twin(path)
-        or any(path.match(pattern) for pattern in _SHARED_NUMBERS)
-        or (path in tree.product and _chooses(tree.product[path]))
+        if path.suffix in _COMPILED_SUFFIXES or any(map(path.match, _SHARED_NUMBERS))
     ]
     yield Figure("compiled code and its scaffolding, files", len(compiled), _named(compiled))
     yield Figure("compiled code and its scaffolding, lines", tree.lines(compiled))
+    parts = {
+        ".pxd": [path for path in compiled if path.suffix == ".pxd"],
+        "fairness": [path for path in tree.product if path.stem == "loop_share"],
+        "append": tree.below("storage/appending"),
+    }
+    for what, paths in parts.items():
+        yield Figure(f"lines of {what}", tree.lines(paths), _named(paths))
 
 
 def _named(paths: Iterable[PurePosixPath]) -> list[str]:
@@ -472,7 +436,6 @@ def _last_name(node: ast.expr) -> str:
 
 COUNTS: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     count_lines,
-    count_parts_to_go,
     count_compiled,
     count_entries,
     count_cycles,
@@ -511,11 +474,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--how", action="store_true", help="say how it was counted")
     parser.add_argument("--names", action="store_true", help="say what was counted")
     parser.add_argument("--json", action="store_true", help="an object of JSON for each figure")
-    parser.add_argument("--lower", action="store_true", help="lower tools/ratchets.tsv instead")
     options = parser.parse_args(arguments)
-    if options.lower:
-        lower_ratchets(Tree(options.folder, PRODUCT))
-        return
     counted = figures_by_count(options.folder)
     if options.json:
         fields = Figure._fields if options.names else ("what", "number")

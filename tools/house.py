@@ -1,14 +1,12 @@
 """The rules of the house that text or imports can break: floors, forbidden names, plain English.
 
-`tests/test_house.py` checks the rules; `ratchets.tsv` says how many places may still break each
-rule. ``python -m tools.figures --lower`` lowers these numbers to the present ones; a number is
-raised only by hand, with a reason.
+`tests/test_house.py` checks the rules: no place breaks one.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tools.seams import SEAMS, find_places
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 PRODUCT: Final = ("broker", "protocol", "storage", "cleaner", "config", "pipeline")
 AROUND: Final = ("tests", "tools", "bench", "examples", "siltstone", "pyspark_siltstone")
 
-RATCHETS: Final = Path(__file__).with_name("ratchets.tsv")
 WIDE: Final = 160
 
 FLOORS: Final = {
@@ -249,18 +246,4 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     find_wide_declarations,
     find_foreign_calls,
 )
-"""What may only get less; `ratchets.tsv` has a line for each that is left."""
-
-
-def read_ratchets() -> dict[str, int]:
-    """Return how many places each rule still allows; in a merge conflict the lower number."""
-    rows = [line.split("\t") for line in RATCHETS.read_text("utf-8").splitlines() if "\t" in line]
-    return {what: int(number) for what, number in sorted(rows, key=lambda row: -int(row[1]))}
-
-
-def lower_ratchets(tree: Tree) -> None:
-    """Lower the numbers to the present counts where these are lower."""
-    now = {figure.what: figure.number for find in HELD for figure in find(tree)}
-    lowered = {what: min(number, now.get(what, 0)) for what, number in read_ratchets().items()}
-    rows = [f"{what}\t{number}\n" for what, number in sorted(lowered.items()) if number]
-    RATCHETS.write_text("".join(rows), "utf-8")
+"""What no place may have."""
