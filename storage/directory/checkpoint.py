@@ -31,13 +31,22 @@ def read_entries(path: Path, fields: int) -> list[list[str]]:
     Raises:
         MalformedCheckpoint: Version, count or a line is wrong.
     """
+    text = read_text(path)
+    return [] if text is None else parse_entries(text, fields, path)
+
+
+def read_text(path: Path) -> str | None:
+    """Return the text of a small file, None if the file is missing.
+
+    Raises:
+        MalformedCheckpoint: The file is no text.
+    """
     try:
-        text = files.read_text(path)
+        return files.read_text(path)
     except FileNotFoundError:
-        return []
+        return None
     except UnicodeDecodeError as error:
         raise MalformedCheckpoint(f"{path} is not text: {error}") from error
-    return parse_entries(text, fields, path)
 
 
 def parse_entries(text: str, fields: int, path: object) -> list[list[str]]:

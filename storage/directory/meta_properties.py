@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from siltstone.storage import files
-from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, read_text
 
 VERSION = 1
 
@@ -30,12 +30,10 @@ class MetaProperties:
             MalformedCheckpoint: A property is missing or invalid.
         """
         path = log_directory / files.META_PROPERTIES
-        try:
-            properties = _parse(files.read_text(path))
-        except FileNotFoundError:
+        text = read_text(path)
+        if text is None:
             return None
-        except UnicodeDecodeError as error:
-            raise MalformedCheckpoint(f"{path} is not text: {error}") from error
+        properties = _parse(text)
         if properties.get("version") != str(VERSION):
             raise MalformedCheckpoint(
                 f"{path}: version={properties.get('version', '')} is not {VERSION}; "

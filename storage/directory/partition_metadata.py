@@ -13,7 +13,7 @@ from uuid import UUID
 
 from siltstone.protocol.names import parse_uuid, uuid_text
 from siltstone.storage import files
-from siltstone.storage.directory.checkpoint import MalformedCheckpoint
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, read_text
 
 _ZERO_ID = UUID(int=0)
 _TEXT = re.compile(r"version: (?P<version>\d+)\ntopic_id: (?P<topic_id>\S+)\s*", re.ASCII)
@@ -34,13 +34,8 @@ class PartitionMetadata:
             MalformedCheckpoint: The file exists but cannot be understood.
         """
         path = partition_directory / files.PARTITION_METADATA
-        try:
-            text = files.read_text(path)
-        except FileNotFoundError:
-            return None
-        except UnicodeDecodeError as error:
-            raise MalformedCheckpoint(f"{path} is not text: {error}") from error
-        return cls.parse(text, path)
+        text = read_text(path)
+        return None if text is None else cls.parse(text, path)
 
     @classmethod
     def parse(cls, text: str, path: object) -> "PartitionMetadata":

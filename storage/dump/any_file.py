@@ -45,7 +45,10 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
     """
     dumper = _DUMPERS.get(path.name)
     if dumper is not None:
-        yield from dumper(path)
+        try:
+            yield from dumper(path)
+        except MalformedCheckpoint as error:
+            yield Fault(str(error))
         return
     name = files.parse_name(path.name)
     if name is None:
@@ -62,42 +65,44 @@ def dump_file(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
 
 def find_faults(path: Path) -> Iterator[str]:
     """Yield a sentence with the file's name for each fault of one file."""
-    faults: list[str] = []
+    for line in _dump_whatever(path):
+        if isinstance(line, Fault):
+            yield line.text if path.name in line.text else f"{path.name}: {line.text}"
+
+
+def dump_files(
+    paths: Sequence[Path],
+    wanted: Wanted,
+    write: Callable[[str], object],
+    *,
+    as_json: bool = False,
+) -> int:
+    """Print files, and the files of folders; return the number of faults.
+
+    As JSON each line is an object, which names its file.
+    """
+    faults = 0
+    for path in _expand(paths, wanted):
+        if not as_json:
+            write(f"{path}\n")
+        for line in _dump_whatever(path, wanted):
+            faults += isinstance(line, Fault)
+            write(_shown(path, line, as_json=as_json))
+    return faults
+
+
+def _dump_whatever(path: Path, wanted: Wanted = EVERYTHING) -> Iterator[Line]:
+    """Yield the lines of one file; the last is a `Fault` if the file cannot be read further."""
     try:
-        faults += [line.text for line in dump_file(path) if isinstance(line, Fault)]
+        yield from dump_file(path, wanted)
     except (OSError, ValueError) as error:
-        faults.append(_why(error))
-    for text in faults:
-        yield text if path.name in text else f"{path.name}: {text}"
+        yield Fault(_why(error))
 
 
-def dump_files(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
-    """Print files, and the files of folders; return the number of faults."""
-    faults = 0
-    for path in _expand(paths, wanted):
-        write(f"{path}\n")
-        try:
-            for line in dump_file(path, wanted):
-                faults += isinstance(line, Fault)
-                write(f"  {visible(str(line))}\n")
-        except (OSError, ValueError) as error:
-            faults += 1
-            write(f"  FAULT {visible(_why(error))}\n")
-    return faults
-
-
-def dump_as_json(paths: Sequence[Path], wanted: Wanted, write: Callable[[str], object]) -> int:
-    """Print one JSON object per line, each with its file; return the number of faults."""
-    faults = 0
-    for path in _expand(paths, wanted):
-        try:
-            for line in dump_file(path, wanted):
-                faults += isinstance(line, Fault)
-                write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
-        except (OSError, ValueError) as error:
-            faults += 1
-            write(json.dumps({"file": str(path), "fault": _why(error)}) + "\n")
-    return faults
+def _shown(path: Path, line: Line, *, as_json: bool) -> str:
+    if as_json:
+        return json.dumps({"file": str(path), **line.as_json()}) + "\n"
+    return f"  {visible(str(line))}\n"
 
 
 def _why(error: OSError | ValueError) -> str:
@@ -119,8 +124,7 @@ def run(
     """
     if wait is not None:
         return follow(paths[0], wanted, wait, _writer(sys.stdout.write, as_json=as_json))
-    dump = dump_as_json if as_json else dump_files
-    faults = dump(paths, wanted, sys.stdout.write)
+    faults = dump_files(paths, wanted, sys.stdout.write, as_json=as_json)
     if faults:
         sys.stderr.write(f"faults found: {faults}; look for FAULT above\n")
     return 1 if faults else 0
@@ -130,13 +134,10 @@ def _writer(write: Callable[[str], object], *, as_json: bool) -> Callable[[Path,
     shown: list[Path] = []
 
     def one(path: Path, line: Line) -> None:
-        if as_json:
-            write(json.dumps({"file": str(path), **line.as_json()}) + "\n")
-            return
-        if shown[-1:] != [path]:
+        if not as_json and shown[-1:] != [path]:
             shown[:] = [path]
             write(f"{path}\n")
-        write(f"  {visible(str(line))}\n")
+        write(_shown(path, line, as_json=as_json))
 
     return one
 
@@ -228,41 +229,23 @@ def _dump_snapshot(path: Path, end_offset: int) -> Iterator[Line]:
 
 
 def _dump_offsets(path: Path) -> Iterator[Line]:
-    try:
-        offsets = OffsetCheckpoint(path.parent, path.name).read()
-    except MalformedCheckpoint as error:
-        yield Fault(str(error))
-        return
-    for (topic, partition), offset in offsets.items():
+    for (topic, partition), offset in OffsetCheckpoint(path.parent, path.name).read().items():
         yield Line(topic=topic, partition=partition, offset=offset)
 
 
 def _dump_epochs(path: Path) -> Iterator[Line]:
-    try:
-        entries = LeaderEpochs.load(path.parent).entries
-    except MalformedCheckpoint as error:
-        yield Fault(str(error))
-        return
-    for entry in entries:
+    for entry in LeaderEpochs.load(path.parent).entries:
         yield Line(epoch=entry.epoch, start_offset=entry.start_offset)
 
 
 def _dump_partition_metadata(path: Path) -> Iterator[Line]:
-    try:
-        metadata = PartitionMetadata.read(path.parent)
-    except MalformedCheckpoint as error:
-        yield Fault(str(error))
-        return
+    metadata = PartitionMetadata.read(path.parent)
     if metadata is not None:
         yield Line(version=metadata.version, topic_id=uuid_text(metadata.topic_id))
 
 
 def _dump_meta_properties(path: Path) -> Iterator[Line]:
-    try:
-        meta = MetaProperties.read(path.parent)
-    except MalformedCheckpoint as error:
-        yield Fault(str(error))
-        return
+    meta = MetaProperties.read(path.parent)
     if meta is not None:
         yield Line(cluster_id=meta.cluster_id, node_id=meta.node_id, directory_id=meta.directory_id)
 

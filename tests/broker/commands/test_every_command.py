@@ -16,7 +16,7 @@ from siltstone.broker.__main__ import main
 from siltstone.broker.commands.asking import Channel
 from siltstone.broker.commands.http_client import ControlAnswer
 from siltstone.broker.commands.parser import make_parser, parser_for
-from siltstone.storage.dump.any_file import dump_as_json
+from siltstone.storage.dump.any_file import dump_files
 from siltstone.storage.dump.log_file import EVERYTHING
 from tests.support.broker import SiltstoneProcess
 from tests.support.programs import run_to_end
@@ -150,7 +150,7 @@ def test_a_dump_as_json_names_file_and_fault(tmp_path: Path) -> None:
     (tmp_path / "recovery-point-offset-checkpoint").write_text("nonsense\n")
     lines: list[str] = []
 
-    assert dump_as_json([tmp_path], EVERYTHING, lines.append) == 1
+    assert dump_files([tmp_path], EVERYTHING, lines.append, as_json=True) == 1
 
     fault, offsets = map(json.loads, lines)
     assert fault["fault"]
