@@ -406,14 +406,9 @@ def fsync(fd: int) -> None:
 
 def fsync_directory(path: Path) -> None:
     """Wait until the names in a folder are on the disk; a missing folder needs no fsync."""
-    try:
-        fd = disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return  # the folder was renamed or deleted meanwhile; that fsynced it (KAFKA-15391)
-    try:
+    # A missing folder was renamed or deleted meanwhile; that fsynced it (KAFKA-15391).
+    with suppress(FileNotFoundError), open_folder(path) as fd:
         fsync(fd)
-    finally:
-        disk.close(fd)
 
 
 def start_write_back(file: HasFileno, position: int, size: int) -> bool:
