@@ -16,9 +16,9 @@ from siltstone.storage import files, threads
 from siltstone.storage.clock import Clock, give_way
 from siltstone.storage.directory.log_directory import remedy_for
 from siltstone.storage.log.log import Log
-from siltstone.storage.log.view import find_index
 from siltstone.storage.manager import LogManager
 from siltstone.storage.segment.damage import LOG_REMEDY
+from siltstone.storage.segment.readable import find_index
 from siltstone.storage.segment.scan import scan_log
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition

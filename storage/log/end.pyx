@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from siltstone.storage.directory.log_directory import LogDirectory
     from siltstone.storage.log.log import Log, Watcher
     from siltstone.storage.log.recovery import LoadedPartition
-    from siltstone.storage.log.view import LogView
     from siltstone.storage.producers.state import ProducerStateManager
-    from siltstone.storage.segment.segment import LogSegment
+    from siltstone.storage.segment.segment import LogSegment, LogView
 
 _logger = logging.getLogger(__name__)
 
@@ -122,7 +121,7 @@ cdef class LogEnd:
         self.recovery_point = loaded.recovery_point  # guarded by: lock; read by anyone
         segments = loaded.segments
         self.activate(segments)
-        # See `storage.log.view`.
+        # See `storage.segment.segment.LogView`.
         self.view = (loaded.log_end_offset, segments, self._active.size)
         self.size = sum([segment.size for segment in segments])  # guarded by: lock
         self._unwritten = 0  # bytes since write-back was last started

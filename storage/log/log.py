@@ -32,12 +32,11 @@ from siltstone.storage.log.recovery import LoadedPartition
 from siltstone.storage.log.retention import Doomed, find_doomed
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
-from siltstone.storage.log.view import LogView, base_offset_of, find_index
 from siltstone.storage.producers.checks import Origin
 from siltstone.storage.producers.entry import AppendedBatch, ProducerCount
 from siltstone.storage.producers.markers import read_marker
-from siltstone.storage.segment.readable import ReadableSegment
-from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.readable import ReadableSegment, base_offset_of, find_index
+from siltstone.storage.segment.segment import LogSegment, LogView
 from siltstone.storage.segment.swap import SegmentSwap
 
 _logger = logging.getLogger(__name__)

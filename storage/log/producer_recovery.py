@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import has_valid_crc
-from siltstone.storage.log.view import find_index
 from siltstone.storage.producers.state import ProducerStateManager
-from siltstone.storage.segment.readable import ReadableSegment
+from siltstone.storage.segment.readable import ReadableSegment, find_index
 from siltstone.storage.segment.segment import LogSegment
 
 

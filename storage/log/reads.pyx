@@ -13,7 +13,7 @@ from siltstone.storage.log.end cimport LogEnd
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
-from siltstone.storage.log.view import find_index
+from siltstone.storage.segment.readable import find_index
 
 if TYPE_CHECKING:
     from siltstone.storage.log.epochs import LeaderEpochs

@@ -9,8 +9,7 @@ threads call these functions, without a lock.
 from typing import NamedTuple
 
 from siltstone.protocol.records.record import iterate_records
-from siltstone.storage.log.view import LogView
-from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.segment import LogSegment, LogView
 
 
 class TimestampedOffset(NamedTuple):

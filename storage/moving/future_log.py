@@ -15,9 +15,8 @@ from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.log.log import Log
-from siltstone.storage.log.view import LogView
 from siltstone.storage.moving.segment_copy import SegmentCopy
-from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.segment import LogSegment, LogView
 from siltstone.storage.topic_partition import (
     MAX_FOLDER_NAME,
     FolderState,

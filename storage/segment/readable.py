@@ -1,7 +1,8 @@
 """Reads a segment by offset, by position or by time (Kafka: ``LogSegment``). Writes nothing."""
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -389,3 +390,13 @@ def open_segment(
     segment = ReadableSegment(directory, base_offset, suffix=suffix, open_files=open_files)
     segment.end.resize(disk.stat(segment.log_path).st_size)
     return segment
+
+
+def base_offset_of(segment: ReadableSegment) -> int:
+    """Return the base offset, as a key for bisection."""
+    return segment.base_offset
+
+
+def find_index(segments: Sequence[ReadableSegment], offset: int) -> int:
+    """Return the index of the segment with the greatest base offset <= ``offset``, or 0."""
+    return max(0, bisect_right(segments, offset, key=base_offset_of) - 1)

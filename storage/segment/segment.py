@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
@@ -507,3 +507,12 @@ class LogSegment(ReadableSegment):
         self._file = None
         self._active = None
         self._unsynced = self._unsynced or None
+
+
+LogView: TypeAlias = tuple[int, tuple[LogSegment, ...], int]
+"""The log as its readers see it: its end offset, its segments, the end's position in the last.
+
+It is published in one assignment: a reader reads it once and needs no lock. Everything in it stays
+valid: segments that retention or the cleaner removes meanwhile keep their open files, and bytes
+below the end never change. A bare tuple: one is made for each append.
+"""
