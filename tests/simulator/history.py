@@ -26,7 +26,7 @@ from tools.house import PRODUCT
 from tools.sources import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from tests.simulator.wire import Question
 
@@ -216,12 +216,29 @@ class History:
 
         An error that lasts, such as one of an fsync, has the broker refuse writes up to a restart.
         """
-        return not self._is_armed and self.faults.hit.total() == self._forgiven
+        return not self._is_armed and self.hits == self._forgiven
 
     @property
     def is_over(self) -> bool:
         """Tell whether all steps have been played."""
         return self.number > STEPS
+
+    @property
+    def hits(self) -> int:
+        """How often the disk has failed."""
+        return self.faults.hit.total()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Have something done when some time has passed."""
+        self.world.later(seconds, act)
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        self.incarnation.let_pass(seconds)
+
+    def reload(self) -> None:
+        """Have the broker read its settings again, as SIGHUP does."""
+        self.incarnation.run(self.incarnation.broker.reload())
 
     def _park(self) -> None:
         """Have a call hang until the disk is mended."""
@@ -362,7 +379,7 @@ class History:
         if (
             not self.faults.is_lasting and not behind_markers
         ):  # whose transactions only a start ends
-            self._forgiven = self.faults.hit.total()
+            self._forgiven = self.hits
 
     def _do_judge(self) -> None:
         self.faults.are_wishes_heard = False
@@ -377,14 +394,14 @@ class History:
         """Stop; where that has failed, nothing more is promised than after a kill."""
         self._do_mend()
         was_sound = self.is_sound  # a disk that has failed for good takes no flush
-        hits = self.faults.hit.total()
+        hits = self.hits
         try:
             is_clean = self.incarnation.stop()
         except OSError as error:
             raise Wrong(f"the broker ends its stop half way: {error}") from error
         if self.is_sound and not is_clean:
             raise Wrong("the stop is not clean, although the disk works")
-        is_clean = is_clean and was_sound and self.faults.hit.total() == hits
+        is_clean = is_clean and was_sound and self.hits == hits
         for part in self.parts.values():
             if is_clean and hasattr(part, "stopped"):
                 part.stopped()
@@ -446,19 +463,19 @@ class History:
     def _start(self) -> None:
         """Start, once more after each start in which the disk has failed."""
         while True:
-            hits = self.faults.hit.total()
+            hits = self.hits
             self.incarnation = Incarnation(self.world, self.plan.settings)
             self.faults.is_lasting, self.faults.is_starting = False, True
             try:
                 self.incarnation.start()
             except StartError as error:
-                if hits == self.faults.hit.total():
+                if hits == self.hits:
                     raise Wrong(f"the broker refuses to start: {error}") from error
                 self.tell(f"refused: {error}")
             except OSError as error:
                 raise Wrong(f"the broker ends its start without a word: {error}") from error
             self.faults.is_starting = False
-            if hits == self.faults.hit.total():
+            if hits == self.hits:
                 break
             self.failed_starts += 1
             self._end("kill")

@@ -64,6 +64,22 @@ class Question:
             raise Gone(f"API {self.key}")
         return self.answer
 
+    def read(self, frame: bytes) -> None:
+        """Take the answer out of its frame."""
+        _, answered = BY_KEY[self.key].load_messages()
+        start = 9 if answered.has_tagged_head(self.version) else 8
+        self.answer, end = answered.read(self.version, frame, start, len(frame), room=1 << 30)
+        assert end == len(frame), f"bytes behind the answer to API {self.key}"
+
+
+def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Question, bytes]:
+    """Return a question and its frame, of the newest version unless one is given."""
+    asked, _ = BY_KEY[key].load_messages()
+    version = asked.last if version is None else version
+    head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
+    body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)
+    return Question(key, version, correlation_id), len(body).to_bytes(4, "big") + body
+
 
 class Client:
     """A client with one connection at a time, which is made when it is needed.
@@ -95,18 +111,14 @@ class Client:
         self, key: int, row: Any, version: int | None = None, *, is_answered: bool = True
     ) -> Question:
         """Send a request by the newest version unless one is given."""
-        asked, _ = BY_KEY[key].load_messages()
-        version = asked.last if version is None else version
         connection = self.connection
         self._correlation_id += 1
-        question = Question(key, version, self._correlation_id)
-        head = _HEAD.pack(key, version, self._correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
-        body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)
+        question, frame = ask(key, row, version, self._correlation_id)
         if is_answered:
             self._waiting[question.correlation_id] = question
         else:
             self._has_unanswered = True
-        self._push(connection, len(body).to_bytes(4, "big") + body)
+        self._push(connection, frame)
         return question
 
     def _push(self, connection: Connection, frame: bytes) -> None:
@@ -147,13 +159,7 @@ class Client:
             self.forget()
 
     def _read(self, frame: bytes) -> None:
-        question = self._waiting.pop(int.from_bytes(frame[4:8], "big"))
-        _, answered = BY_KEY[question.key].load_messages()
-        start = 9 if answered.has_tagged_head(question.version) else 8
-        question.answer, end = answered.read(
-            question.version, frame, start, len(frame), room=1 << 30
-        )
-        assert end == len(frame), f"bytes behind the answer to API {question.key}"
+        self._waiting.pop(int.from_bytes(frame[4:8], "big")).read(frame)
 
     def reset(self) -> None:
         """Break the connection off."""

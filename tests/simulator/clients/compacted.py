@@ -275,7 +275,7 @@ class Compacted:
         client = self._history.client()
         checked_ms = self._history.now_ms
         if any(each.name == "dates" for each in self._topics):
-            self._history.incarnation.let_pass(3 * _CHECK_MS / 1000)
+            self._history.let_pass(3 * _CHECK_MS / 1000)
         for topic in self._topics:
             try:
                 self._history.run([self._judge_log(topic, client, checked_ms)])

@@ -82,7 +82,7 @@ class Pause(Question):
 
     def __init__(self, history: History, seconds: float) -> None:
         super().__init__(_NO_KEY, 0, 0)
-        history.world.later(seconds, self._end)
+        history.later(seconds, self._end)
 
     def _end(self) -> None:
         self.answer = self

@@ -160,5 +160,5 @@ class Moves:
             return
         if not self._history.is_sound:
             self._wanted.clear()
-        self._history.incarnation.let_pass(_MOVE_SECONDS)
+        self._history.let_pass(_MOVE_SECONDS)
         self._history.run([self._describe()])

@@ -56,7 +56,7 @@ _OF_BROKERS: Final = {
     "log.cleaner.backoff.ms": ("300", "2000"),
     "no.such.setting": ("bad",),
 }
-_SETTINGS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+BOOKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "broker": _OF_BROKERS,
     "brokers": _OF_BROKERS,
     "metrics": {"interval.ms": ("1000", "60000", "bad"), "metrics": ("*", "org.apache")},
@@ -93,7 +93,7 @@ class Rules:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which book, and what is written into it."""
-        book = rng.choice(("acl", "acl", *_SETTINGS))
+        book = rng.choice(("acl", "acl", *BOOKS))
         if kind == "obey":
             return [rng.choice(_TOPICS)]
         if kind != "rule":
@@ -108,13 +108,13 @@ class Rules:
                 f"{name} {pattern} {principal} {where} {what} {does}",
                 rng.choice(("", None)),
             ]
-        key = rng.choice(list(_SETTINGS[book]))
-        return [book, key, rng.choice((*_SETTINGS[book][key], None))]
+        key = rng.choice(list(BOOKS[book]))
+        return [book, key, rng.choice((*BOOKS[book][key], None))]
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
         self._authorizes = drawn.get("authorizes", False)
-        names = [each for each in ("acl", *_SETTINGS) if each != "acl" or self._authorizes]
+        names = [each for each in ("acl", *BOOKS) if each != "acl" or self._authorizes]
         self._books = {each: SettingsModel({}, 1) for each in names} if drawn else {}
         self._client = history.client()
         self._stale: dict[str, None] = {}
@@ -259,13 +259,13 @@ class Rules:
         return [
             (each.name, each.value)
             for each in told.configs
-            if each.name in _SETTINGS[book] and each.config_source == _SOURCES[book][2]
+            if each.name in BOOKS[book] and each.config_source == _SOURCES[book][2]
         ]
 
     def _obey(self, client: Client, name: str) -> Action:
         """Produce to a topic that does not exist: whether a rule refuses it comes first."""
         before = self._may_write(name)
-        batch = build_batch([Record(0, self._history.now_ms, b"k", b"v")])
+        batch = build_batch([Record(0, 0, b"k", b"v")])
         data = [TopicProduceData(name, b"", [PartitionProduceData(0, batch)])]
         asked = client.send(_PRODUCE, ProduceRequest(None, -1, 30_000, data), 12)
         yield asked
@@ -298,9 +298,8 @@ class Rules:
 
     def _reload(self) -> Action:
         """Have the broker read its settings again, as SIGHUP does: nothing has changed in them."""
-        incarnation = self._history.incarnation
         if self._history.step[0] != "burst":
-            incarnation.run(incarnation.broker.reload())
+            self._history.reload()
         yield from ()
 
     # The judge.

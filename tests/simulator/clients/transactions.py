@@ -268,7 +268,7 @@ class Transactions:
     @property
     def _is_sound(self) -> bool:
         """Tell whether nothing waits for a disk that has failed since the start."""
-        return self._history.is_sound and self._history.faults.hit.total() == self._hits
+        return self._history.is_sound and self._history.hits == self._hits
 
     def _look(self) -> None:
         """Note that time may have ended open transactions."""
@@ -554,7 +554,7 @@ class Transactions:
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken any part of a transaction."""
         self._started_ms = self._history.now_ms
-        self._hits = self._history.faults.hit.total()
+        self._hits = self._history.hits
         for slot in self._slots:
             for lane in slot.lanes:
                 lane.memory.restarted()
