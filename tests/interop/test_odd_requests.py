@@ -1,12 +1,11 @@
 """Requests that are seldom or wrong are answered as Apache Kafka answers them, code for code.
 
 Each step is asked in every version that it names, of our broker and of Kafka's, both empty at
-first; the answers are compared field by field. Messages of errors are in our own words
-(``docs/compatibility.md``), and rows that Kafka takes out of hash maps are sorted.
+first; the answers are compared field by field but for what `Reading` leaves out.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,12 +14,10 @@ import pytest
 from siltstone.broker.api import APIS
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
-from tests.interop.test_recorded_mixes import compare
 from tests.support.batches import make_batch
-from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker, KafkaJars
-from tests.support.oracle import Broker, is_kafka
+from tests.support.kafka import KafkaJars
 from tests.support.rows import Asker
+from tests.support.side_by_side import Reading, both, compare
 from tests.support.waiting import equals, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -35,17 +32,6 @@ SETTINGS: Final = {
 VERSIONS: Final = {api.name: api.versions for api in APIS}
 TOPICS: Final = {"a": 1, "b": 3}
 SECONDS: Final = 5
-MASKED: Final = frozenset({
-    "port", "host", "cluster_id", "error_message", "batch_index_error_message", "log_dir",
-    "total_bytes", "usable_bytes", "session_id", "log_append_time_ms", "throttle_time_ms",
-    "transaction_start_time_ms", "last_timestamp",
-})  # fmt: skip
-"""A broker's own, a sentence, or a time."""
-ORDER: Final = (
-    "index", "partition_index", "partition", "partition_id", "name", "topic", "topic_id",
-    "resource_type", "resource_name", "entity_type", "mechanism", "user", "group_id",
-    "transactional_id", "producer_id", "key",
-)  # fmt: skip
 READS: Final = ("Describe", "List", "Find", "Fetch", "Offset", "Metadata")
 MISSING: Final = "missing"
 KEY: Final = b"\7" * 16
@@ -59,77 +45,58 @@ class Step(NamedTuple):
     versions: tuple[int, ...] = ()
 
 
-def test_odd_requests_are_answered_as_kafka_does(
-    request: pytest.FixtureRequest, kafka_jars: KafkaJars, tmp_path: Path
-) -> None:
+def test_odd_requests_are_answered_as_kafka_does(kafka_jars: KafkaJars, tmp_path: Path) -> None:
     """Kafka's brokers learn of a change a moment after it is answered, so readers ask again."""
-    if is_kafka(request):
-        pytest.skip("--broker=kafka: a test of both")
-    ours = play(SiltstoneProcess(tmp_path / "ours", SETTINGS), None)
-    theirs = play(KafkaBroker(kafka_jars, tmp_path / "kafka", SETTINGS), ours)
+    differences = []
+    count = 0
+    with (
+        both(kafka_jars, tmp_path, SETTINGS) as (ours, theirs),
+        Asker(ours.bootstrap) as our_asker,
+        Asker(theirs.bootstrap) as their_asker,
+    ):
+        mine, other = Ids(our_asker), Ids(their_asker)
+        for step, same in zip(steps(mine), steps(other), strict=True):
+            for version in step.versions or VERSIONS[step.api][-1:]:
+                told = mine.ask(step, version)
+                also_told = other.ask(same, version, told)
+                what = f"{step.api} v{version} {step.values!r:.300}"
+                differences += [f"{what}: {each}" for each in compare(told, also_told)]
+                count += 1
 
-    differences = [
-        f"{what}: {each}"
-        for (what, mine), (_, other) in zip(ours, theirs, strict=True)
-        for each in compare(mine, other)
-    ]
-    assert len(ours) > 3_000
+    assert count > 3_000
     assert not differences, "\n".join(differences)
 
 
-def play(broker: Broker, others: list[tuple[str, Any]] | None) -> list[tuple[str, Any]]:
-    """Return what was asked, and the answers; beside those of others readers wait for theirs."""
-    answers: list[tuple[str, Any]] = []
-    with closing(broker):
-        broker.start()
-        with Asker(broker.bootstrap) as asker:
-            ids = Ids(asker)
-            for step in steps(ids):
-                for version in step.versions or VERSIONS[step.api][-1:]:
-                    other = others[len(answers)][1] if others else None
-                    what = f"{step.api} v{version} {ids.read(step.values)!r:.300}"
-                    answers.append((what, settle(asker, step, version, ids, other)))
-    return answers
-
-
-def settle(asker: Asker, step: Step, version: int, ids: "Ids", other: Any) -> Any:
-    """Return the answer, the last of some seconds where it is to become another's."""
-
-    def ask() -> Any:
-        return ids.read(asker.ask(step.api, version, step.values))
-
-    if other is not None and step.api.startswith(READS):
-        with suppress(TimeoutError):
-            return wait_until(ask, "the other's answer", equals(other), timeout=SECONDS)
-    return ask()
-
-
 class Ids:
-    """Values that the broker drew: topics by their ids, producers by their numbers."""
+    """A broker, and the values that it drew: topics by their ids, producers by their numbers."""
 
     def __init__(self, asker: Asker) -> None:
         self.asker = asker
+        self.reading = Reading()
         self.topics: dict[str, bytes] = {}
         self.producers: dict[str | None, tuple[int, int]] = {}
         for name, partitions in TOPICS.items():
             self.topics[name] = self._make_topic(name, partitions)
         for key_type in (0, 1):
             self._wait_for_coordinator(key_type)
+        self._make_producer(None)  # the first number is 0, which many answers have
         for transactional_id in (None, "t"):
             self.producers[transactional_id] = self._make_producer(transactional_id)
+        for key in (*self.topics.values(), KEY):
+            self.reading.read(key, "topic_id")
+        for producer, _ in self.producers.values():
+            self.reading.read(producer, "producer_id")
 
-    def read(self, value: Any, name: str = "") -> Any:
-        """Return an answer without what no two brokers have in common."""
-        if isinstance(value, dict):
-            return {key: self.read(each, key) for key, each in value.items() if key not in MASKED}
-        if isinstance(value, list | tuple):
-            return sorted((self.read(each, name) for each in value), key=_place)
-        if name == "producer_id":
-            return {pair[0]: key for key, pair in self.producers.items()}.get(value, value)
-        if name == "topic_id":
-            known = {key: topic for topic, key in self.topics.items()}
-            return known.get(value, value if value in {NO_ID, KEY} else "another")
-        return value
+    def ask(self, step: Step, version: int, other: Any = None) -> Any:
+        """Return the answer, the last of some seconds where it is to become another's."""
+
+        def look() -> Any:
+            return self.reading.read(self.asker.ask(step.api, version, step.values))
+
+        if other is not None and step.api.startswith(READS):
+            with suppress(TimeoutError):
+                return wait_until(look, "the other's answer", equals(other), timeout=SECONDS)
+        return look()
 
     def _make_topic(self, name: str, partitions: int) -> bytes:
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
@@ -157,12 +124,6 @@ class Ids:
     @staticmethod
     def _wait(look: Callable[[], Any]) -> Any:
         return wait_until(look, "no error", lambda row: not row["error_code"])
-
-
-def _place(row: Any) -> str:
-    if not isinstance(row, dict):
-        return f"{row:>9}" if isinstance(row, int) else repr(row)
-    return repr([f"{row[name]!s:>9}" for name in ORDER if name in row])
 
 
 def steps(ids: Ids) -> Iterator[Step]:

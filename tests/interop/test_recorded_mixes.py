@@ -9,7 +9,7 @@ other difference is either mended or listed in ``docs/compatibility.md``.
 import dataclasses
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,11 +22,10 @@ from bench.clients.recording import read
 from bench.connection import answer_frame
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.topics.features import SUPPORTED
-from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker, KafkaJars
-from tests.support.oracle import Broker
+from tests.support.kafka import KafkaJars
 from tests.support.ports import address_of
-from tests.support.recorded_play import Answered, Play, batches_of
+from tests.support.recorded_play import Answered, Play
+from tests.support.side_by_side import batches_of, both, compare
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -41,7 +40,6 @@ SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
 }
-START_SECONDS: Final = 120
 _UUID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _OWN: Final = frozenset({"port", "cluster_id"})
 _DRAWN: Final = frozenset({"session_id", "producer_id"})
@@ -137,23 +135,18 @@ def played(
     """Every recording, played on ours and on Kafka, with batches of the same times."""
     root = tmp_path_factory.mktemp("recorded")
     now_ms = int(time.time() * 1000)
-    ours = play_all(SiltstoneProcess(root / "ours", SETTINGS), now_ms)
-    theirs = play_all(KafkaBroker(kafka_jars, root / "kafka", SETTINGS), now_ms)
+    with both(kafka_jars, root, SETTINGS) as brokers:
+        ours, theirs = (play_all(address_of(each.bootstrap)[1], now_ms) for each in brokers)
     return {name: (ours[name], theirs[name]) for name in NAMES}
 
 
-def play_all(broker: Broker, now_ms: int) -> dict[str, Played]:
+def play_all(port: int, now_ms: int) -> dict[str, Played]:
     """Play every recording on one broker."""
-    try:
-        broker.start(START_SECONDS)
-        port = address_of(broker.bootstrap)[1]
-        found = {}
-        for name in NAMES:
-            play = Play(read(RECORDINGS / f"{name}.jsonl.xz"), port, now_ms)
-            found[name] = Played(play, list(play.answers()))
-        return found
-    finally:
-        broker.close()
+    found = {}
+    for name in NAMES:
+        play = Play(read(RECORDINGS / f"{name}.jsonl.xz"), port, now_ms)
+        found[name] = Played(play, list(play.answers()))
+    return found
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,15 +173,3 @@ def test_a_recorded_application_is_answered_as_kafka_does(
 def served_by_us() -> frozenset[Any]:
     """Return the APIs and features that ApiVersions names here."""
     return frozenset({*BY_KEY, *SUPPORTED})
-
-
-def compare(mine: Any, other: Any, where: str = "") -> Iterator[str]:
-    """Say in which fields two answers differ."""
-    if isinstance(mine, dict) and isinstance(other, dict):
-        for name in mine:
-            yield from compare(mine[name], other[name], f"{where}.{name}")
-    elif isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
-        for one, two in zip(mine, other, strict=True):
-            yield from compare(one, two, f"{where}[]")
-    elif mine != other:
-        yield f"{where}: {mine!r:.200} is {other!r:.200} in Kafka"

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from siltstone.broker.api import BY_KEY
-from tests.support.broker import SiltstoneProcess
-from tests.support.kafka import KafkaBroker, KafkaJars
+from tests.support.kafka import KafkaJars
 from tests.support.rights_beside import SETTINGS, Side, make_rules
 from tests.support.rights_requests import KEYS, RightsRequests
+from tests.support.side_by_side import both
 from tests.support.waiting import wait_until
 
 WORLDS = int(os.environ.get("RIGHTS_WORLDS") or 12)
@@ -37,17 +37,14 @@ pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mar
 @pytest.fixture
 def sides(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[tuple[Side, Side]]:
     """Apache Kafka and ours, with the same topics, groups and transactional ids."""
-    kafka = KafkaBroker(kafka_jars, tmp_path / "kafka", SETTINGS)
-    ours = SiltstoneProcess(tmp_path / "ours", SETTINGS)
-    with closing(kafka), closing(ours):
-        kafka.start(), ours.start()
-        with (
-            closing(Side(kafka.bootstrap)) as their_side,
-            closing(Side(ours.bootstrap)) as our_side,
-        ):
-            for side in (their_side, our_side):
-                side.prepare()
-            yield their_side, our_side
+    with (
+        both(kafka_jars, tmp_path, SETTINGS) as (ours, kafka),
+        closing(Side(kafka.bootstrap)) as their_side,
+        closing(Side(ours.bootstrap)) as our_side,
+    ):
+        for side in (their_side, our_side):
+            side.prepare()
+        yield their_side, our_side
 
 
 def test_apache_kafka_and_ours_refuse_the_same(sides: tuple[Side, Side]) -> None:
@@ -70,12 +67,12 @@ def test_rights_that_change_within_a_fetch_session(sides: tuple[Side, Side], ver
         for epoch, names in enumerate(readable):
             side.set_rules({(2, name, 3, "User:bob", "*", 3, 3) for name in names})
             answer = side.fetch(version, () if epoch else ("a", "b"), session_id, epoch)
-            session_id = session_id or answer.session_id
+            session_id = session_id or answer["session_id"]
             told = {
-                side.name_of(topic): [each.error_code.name for each in topic.partitions]
-                for topic in answer.responses
+                side.name_of(topic): [each["error_code"] for each in topic["partitions"]]
+                for topic in answer["responses"]
             }
-            answers[-1].append((answer.error_code.name, answer.session_id == session_id, told))
+            answers[-1].append((answer["error_code"], answer["session_id"] == session_id, told))
         assert session_id
 
     assert answers[0] == answers[1]

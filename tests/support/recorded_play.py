@@ -36,6 +36,7 @@ from bench.group_requests import commit
 from siltstone.broker.api import BY_KEY
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.support.side_by_side import batches_of
 
 _RECORD_BYTES: Final = 100
 _HEAD_BYTES: Final = 61
@@ -330,14 +331,3 @@ class Play:
                     last = int.from_bytes(batch[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big")
                     end = int.from_bytes(batch[:8], "big") + last + 1
                     reader.at[self._topic_of(topic), row.partition_index] = end
-
-
-def batches_of(records: bytes) -> Iterator[bytes]:
-    """Cut the bytes of a partition into its whole batches."""
-    at = 0
-    while at + _HEAD_BYTES <= len(records):
-        end = at + 12 + int.from_bytes(records[at + 8 : at + 12], "big")
-        if end > len(records):
-            return
-        yield records[at:end]
-        at = end

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from siltstone.broker.api import APIS
+from siltstone.broker.api import APIS, BY_KEY
 from siltstone.protocol.messages import Description, describe
 from tests.support.ports import address_of
 from tests.support.waiting import PATIENCE
@@ -19,10 +19,14 @@ _HEAD: Final = struct.Struct(">hhihB")
 
 
 class Asker:
-    """A connection to a broker, which is opened again after the broker has closed it."""
+    """A connection to a broker, which is opened again after the broker has closed it.
 
-    def __init__(self, bootstrap: str) -> None:
+    A user logs in by PLAIN, with the password "pw".
+    """
+
+    def __init__(self, bootstrap: str, user: str = "") -> None:
         self._address = address_of(bootstrap)
+        self._user = user
         self._connect()
 
     def __enter__(self) -> Self:
@@ -39,10 +43,16 @@ class Asker:
     def ask(self, name: str, version: int, values: Mapping[str, Any]) -> Any:
         """Return the answer as a dictionary, or `CLOSED`."""
         api = _BY_NAME[name]
-        asked, answered = api.load_messages()
-        row = make(describe(asked.struct, version), values)
+        asked, _ = api.load_messages()
+        return self.exchange(
+            api.key, version, asked.write(version, make(describe(asked.struct, version), values))
+        )
+
+    def exchange(self, key: int, version: int, body: bytes | bytearray) -> Any:
+        """Return the answer to a request that is already written, as `ask` does."""
+        asked, answered = BY_KEY[key].load_messages()
         tags = b"\0" if asked.is_flexible(version) else b""
-        request = _HEAD.pack(api.key, version, 1, 1, ord("r")) + tags + asked.write(version, row)
+        request = _HEAD.pack(key, version, 1, 1, ord("r")) + tags + body
         self._socket.sendall(struct.pack(">i", len(request)) + request)
         size = self._stream.read(4)
         if not size:
@@ -58,6 +68,10 @@ class Asker:
     def _connect(self) -> None:
         self._socket = socket.create_connection(self._address, PATIENCE)
         self._stream = self._socket.makefile("rb")
+        if self._user:
+            self.ask("SaslHandshake", 1, {"mechanism": "PLAIN"})
+            login = f"\0{self._user}\0pw".encode()
+            assert not self.ask("SaslAuthenticate", 2, {"auth_bytes": login})["error_code"]
 
 
 def make(description: Description, values: Mapping[str, Any]) -> Any:
