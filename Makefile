@@ -22,6 +22,8 @@
 #   make simulate     a whole broker under random histories, on a simulated world; it goes on where
 #                     it was left: make simulate SEEDS=10000 FIRST=7; one, with its story and cut
 #                     down if it fails: make simulate SEED=7
+#   make beside       such histories without faults, on the wire to Apache Kafka and to ours in
+#                     step; it goes on where it was left: make beside SEEDS=100 FIRST=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
 #   make soak         hours of real clients, kills and full disks, with curves of memory; it goes on
 #                     where it was left: make soak HOURS=2
@@ -74,7 +76,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -192,6 +194,10 @@ SEEDS ?= 10000
 FIRST ?= 0
 simulate: setup
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+
+beside: SEEDS = 100
+beside: setup
+	@$(BIN)/python -m tests.simulator.beside --seeds $(SEEDS) --first $(FIRST) $(ARGS)
 
 FOLDERS ?= 100
 differential: setup

@@ -5,7 +5,8 @@ of the next transaction (KIP-890).
 
 Differs from Kafka: EndTxn of up to 256 partitions is answered when the markers are in the log, so
 that a consumer that reads after a commit finds the committed records. With more partitions the
-answer comes first and the markers follow, as may happen in Kafka with any number.
+answer comes first and the markers follow, as may happen in Kafka with any number. A partition whose
+only batch was refused as too large gets no marker, as it does in Kafka.
 """
 
 from collections.abc import Coroutine

@@ -5,6 +5,9 @@ v2 isolation level (KIP-98) · v4 leader epochs (KIP-320) · v7 -3, greatest tim
 (KIP-1075) · v11 -6, start of what is not yet tiered (KIP-1023). Nothing is tiered here.
 
 Lookups by time may read old segments and decompress, so one io thread does all those of a request.
+
+Differs from Kafka: a lookup by time finds the first record at or behind the log start, where Kafka
+finds none as long as it has not deleted an old segment below the start.
 """
 
 from collections.abc import Sequence

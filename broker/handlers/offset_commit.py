@@ -6,7 +6,8 @@ GROUP_ID_NOT_FOUND (KIP-848) · v10 topic ids.
 Differs from Kafka: what would exceed group.offsets.max.bytes is refused with
 INVALID_COMMIT_OFFSET_SIZE. In v2-4 a commit with a retention time of its own is refused with
 UNKNOWN_TOPIC_OR_PARTITION for a topic that has the name of a deleted one, as long as groups may
-still have offsets of the deleted topic.
+still have offsets of the deleted topic. A commit of which nothing is stored makes no group, where
+Kafka keeps an empty one for a while.
 """
 
 from collections.abc import Iterable, Sequence

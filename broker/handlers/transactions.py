@@ -3,7 +3,8 @@
 v2 fenced producers have a code of their own (KIP-588) · v4 several transactions and verification
 only, from brokers (KIP-890) · v5 by the rules of ``transaction.version`` 2.
 
-Differs from Kafka: partitions above transactional.ids.max.bytes are refused with POLICY_VIOLATION.
+Differs from Kafka: partitions above transactional.ids.max.bytes are refused with POLICY_VIOLATION;
+the answer names a topic once, where Kafka does as often as the request before v4.
 """
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence

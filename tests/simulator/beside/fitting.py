@@ -1,0 +1,72 @@
+"""Histories that two brokers can play in step: nothing fails, restarts or waits for time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tests.simulator.parts import PARTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.simulator.history import Plan, Step
+
+_LEFT_OUT: Final = {
+    *("fault", "mend", "stop", "kill", "dies", "power", "power_dies", "reload"),
+    *PARTS["compacted"].WEIGHTS,
+    *PARTS["moves"].WEIGHTS,
+}
+"""All that fails or restarts, and all that a broker does in its own time."""
+_LONG_MS: Final = 300_000
+_MOST_SECONDS: Final = 0.05
+_FIRST_WITH_IDS: Final = 5
+"""From this version of JoinGroup on, members know their ids before they join."""
+
+
+def fit(plan: Plan) -> Plan:
+    """Return a plan without what fails, restarts or waits, and with long time-outs."""
+    parts = dict(plan.parts)
+    parts |= {
+        "compacted": {},
+        "moves": {},
+        "rules": {"authorizes": False} if plan.parts["rules"] else {},
+        "sessions": {"room": 1000} if plan.parts["sessions"] else {},
+        "transactions": {
+            **plan.parts["transactions"],
+            "ids": [[version, 2 * _LONG_MS] for version, _ in plan.parts["transactions"]["ids"]],
+            "first_epoch": 0,
+            "compacted": {},
+        },
+        "members": {
+            name: [[is_static, _LONG_MS] for is_static, _ in members]
+            for name, members in plan.parts["members"].items()
+        },
+        "consumers": {
+            **plan.parts["consumers"],
+            "session_ms": _LONG_MS,
+            "bands": {
+                name: [{**each, "timeout_ms": _LONG_MS} for each in members]
+                for name, members in plan.parts["consumers"]["bands"].items()
+            },
+        },
+    }
+    steps = [(number, each) for number, step in plan.steps for each in _flat(step)]
+    return plan._replace(parts=parts, steps=steps, wishes=[])
+
+
+def _flat(step: Step) -> Iterator[Step]:
+    """Yield the steps of a burst one after the other, and those that all brokers can do."""
+    kind, *rest = step
+    if kind == "burst":
+        for each in rest[0]:
+            yield from _flat(each)
+    elif kind == "wait":
+        yield [kind, min(rest[0], _MOST_SECONDS)]
+    elif kind == "gather":  # all members, the leader first: their broker waits for nobody else
+        yield [kind, rest[0], 0.0, 3, max(rest[3], _FIRST_WITH_IDS), False]
+    elif kind == "leave":  # all members, so that the next ones to come wait for nobody
+        yield from ([kind, rest[0], place] for place in (0.0, 0.34, 0.67))
+    elif kind == "poll_session":
+        yield [kind, *rest[:3], 0, *rest[4:]]
+    elif kind not in _LEFT_OUT:
+        yield step
