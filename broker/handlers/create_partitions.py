@@ -3,7 +3,6 @@
 v2 compact encoding · v3 quotas.
 """
 
-from collections import Counter
 from operator import itemgetter
 
 from siltstone.broker.process.loop_share import LoopShare, work_off
@@ -26,7 +25,7 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Add partitions to topics, or only validate the request."""
     share = LoopShare()
-    counts: Counter[str] = await share.count(request.topics, itemgetter(0))
+    counts = await share.count(request.topics, itemgetter(0))
     results: dict[str, CreatePartitionsTopicResult] = {}
     known = context.services.topics.topics
     total = 0

@@ -9,7 +9,6 @@ up to 500 of them, since they are a hundred times as long as the request; more t
 topics, or more than partitions.max.count partitions in all, are refused with POLICY_VIOLATION.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -43,7 +42,7 @@ _name_of = itemgetter(0)
 async def handle(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics, or only validate the request."""
     share = LoopShare()
-    counts: Counter[str] = await share.count(request.topics, _name_of)
+    counts = await share.count(request.topics, _name_of)
     results: dict[str, CreatableTopicResult] = {}
     default = context.services.settings.server.num_partitions
     total = 0

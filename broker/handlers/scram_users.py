@@ -53,9 +53,11 @@ async def describe(
     share = LoopShare()
     counts = await share.count(request.users or (), itemgetter(0))
     if not counts:
-        counts.update(
-            user for user, own in credentials.items() if not own.keys().isdisjoint(scram.MECHANISMS)
-        )
+        counts = {
+            user: 1
+            for user, own in credentials.items()
+            if not own.keys().isdisjoint(scram.MECHANISMS)
+        }
     results = await share.each(
         counts.items(), lambda each: _describe(*each, credentials.get(each[0], {}))
     )
