@@ -22,7 +22,7 @@ from siltstone.protocol.core import pack_rows
 from siltstone.protocol.errors import KafkaError, ProtocolError
 from siltstone.protocol.java import partition_for
 from siltstone.protocol.parts import FileSlice
-from siltstone.protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.journal import (
     NO_PRODUCER,
     Entry,
@@ -33,7 +33,7 @@ from siltstone.protocol.records.journal import (
     read_entries,
 )
 from siltstone.storage import files
-from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.appending.batch import own_batch
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
@@ -160,19 +160,9 @@ class CoordinatorLog:
             # As in Kafka: MESSAGE_TOO_LARGE is not an error code of a group's API.
             raise errors.UnknownServerError(f"{size} bytes are more than {self.name} takes at once")
         try:
+            attributes = 0 if producer.id < 0 else TRANSACTIONAL
             written = target.append(
-                ValidatedBatch(
-                    memoryview(batch),
-                    size,
-                    len(rows) - 1,
-                    len(rows),
-                    0 if producer.id < 0 else TRANSACTIONAL,
-                    now_ms,
-                    producer.id,
-                    producer.epoch,
-                    NO_SEQUENCE,
-                    NO_TIMESTAMP,
-                ),
+                own_batch(batch, len(rows), attributes, now_ms, producer.id, producer.epoch),
                 Origin.COORDINATOR,
             )
         except (errors.KafkaStorageError, errors.NotLeaderOrFollower) as error:

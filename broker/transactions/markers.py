@@ -12,9 +12,9 @@ from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
-from siltstone.protocol.records.batch import CONTROL, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL
+from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
-from siltstone.storage.appending.batch import ValidatedBatch
+from siltstone.storage.appending.batch import own_batch
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
@@ -95,17 +95,13 @@ class MarkerWriter:
             producer_epoch=outcome.producer_epoch,
         )
         written = target.append(
-            ValidatedBatch(
-                memoryview(batch),
-                len(batch),
-                0,
+            own_batch(
+                batch,
                 1,
                 TRANSACTIONAL | CONTROL,
                 now_ms,
                 outcome.producer_id,
                 outcome.producer_epoch,
-                NO_SEQUENCE,
-                NO_TIMESTAMP,
             ),
             Origin.COORDINATOR,
         )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 cdef enum:
     MIN_RECORD_BYTES = 7
+    NO_SEQUENCE = -1
+    NO_TIMESTAMP = -1
 
 cdef tuple KEPT_BY = (  # by codec, the values of `compression.type` that store it as it came
     frozenset({"producer", "uncompressed"}),
@@ -85,6 +87,26 @@ cdef class ValidatedBatch:
         return self.base_offset < 0 and self.error is None
 
 
+cpdef ValidatedBatch own_batch(
+    bytearray whole, long long count, long long attributes, long long timestamp,
+    long long producer_id, long long producer_epoch,
+):
+    """Return a batch that this broker has built, to be stored with its own timestamp."""
+    cdef ValidatedBatch batch = ValidatedBatch.__new__(ValidatedBatch)
+    batch.buffer = memoryview(whole)
+    batch.size = len(whole)
+    batch.last_offset_delta = count - 1
+    batch.count = count
+    batch.attributes = attributes
+    batch.max_timestamp = timestamp
+    batch.producer_id = producer_id
+    batch.producer_epoch = producer_epoch
+    batch.base_sequence = NO_SEQUENCE
+    batch.log_append_time_ms = NO_TIMESTAMP
+    batch.await_outcome()
+    return batch
+
+
 @cython.final
 cdef class PlainRules:
     """A topic's rules as numbers, which accept valid batches that are stored as they came.
@@ -137,6 +159,6 @@ cdef class PlainRules:
         batch.producer_id = plain.producer_id
         batch.producer_epoch = plain.producer_epoch
         batch.base_sequence = plain.base_sequence
-        batch.log_append_time_ms = -1
+        batch.log_append_time_ms = NO_TIMESTAMP
         batch.await_outcome()
         return batch
