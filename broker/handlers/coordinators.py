@@ -59,7 +59,15 @@ async def find(context: RequestContext, request: FindCoordinatorRequest) -> Find
         kind = request.key_type
         found = _refusal(InvalidRequest(f"coordinators of type {kind} are not served"))
     else:
-        found = await _find_here(context, request.key_type == _GROUP)
+        services = context.services
+        is_group = request.key_type == _GROUP
+        journal = (services.groups() if is_group else services.transactions()).journal
+        try:
+            if not journal.is_created:
+                await journal.ensure_created()
+            found = _name_us(context)
+        except KafkaError as failure:
+            found = _refusal(failure)
     if not has_keys:
         _, node_id, host, port, code, message = refused.get(0, found)
         return FindCoordinatorResponse(
@@ -76,18 +84,10 @@ async def find(context: RequestContext, request: FindCoordinatorRequest) -> Find
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-async def _find_here(context: RequestContext, is_group: bool) -> Coordinator:
-    """Return this broker when its journal exists, or the reason why it does not."""
-    services = context.services
-    journal = services.groups().journal if is_group else services.transactions().journal
-    try:
-        if not journal.is_created:
-            await journal.ensure_created()
-    except KafkaError as failure:
-        return _refusal(failure)
+def _name_us(context: RequestContext) -> Coordinator:
     host, port = context.advertised
     message = "" if context.version >= _FIRST_WITH_KEYS else _NO_ERROR
-    return Coordinator("", services.identity.node_id, host, port, error_message=message)
+    return Coordinator("", context.services.identity.node_id, host, port, error_message=message)
 
 
 async def _find_refused(

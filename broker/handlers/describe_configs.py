@@ -10,7 +10,7 @@ too, as in Kafka, although it can be altered here; a resource that is named twic
 for its last place in the request; the documentation of a setting is in this broker's own words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import repeat
 from operator import itemgetter
@@ -81,18 +81,18 @@ async def describe(
             configs = [row for each, row in rows.items() if each in wanted]
         return DescribeConfigsResult(0, "", kind, name, configs)
 
-    judged = await _judge(context, request)
-    return DescribeConfigsResponse(results=await LoopShare().each(judged, answer))
+    share = LoopShare()
+    judged = await _judge(context, request, share)
+    return DescribeConfigsResponse(results=await share.each(judged, answer))
 
 
 async def _judge(
-    context: RequestContext, request: DescribeConfigsRequest
-) -> list[tuple[DescribeConfigsResource, Refusal | None]]:
+    context: RequestContext, request: DescribeConfigsRequest, share: LoopShare
+) -> Iterable[tuple[DescribeConfigsResource, Refusal | None]]:
     """Return the resources, each with its refusal, or None if it may be described.
 
     A resource that is named twice is returned once, unless the client has no right to it.
     """
-    share = LoopShare()
     unknown: Refusal | None = None
     for kind in await share.count(request.resources, itemgetter(0)):
         try:
@@ -104,12 +104,12 @@ async def _judge(
     for place, resource in enumerate(request.resources):
         kind, name, _ = resource
         refusal = unknown
-        if refusal is None:
+        if refusal is None and context.rights is not None:
             found = find_refusal(context, DESCRIBE_CONFIGS, kind, name)
             refusal = None if found is None else (found.code, found.message)
         judged[(kind, name) if refusal is unknown else place] = resource, refusal
         await share.rest()
-    return list(judged.values())
+    return judged.values()
 
 
 def _describe(

@@ -50,7 +50,11 @@ def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, gr
         return _absent(group_id, refusal.code, refusal.message, authorized.NOT_ASKED, "")
     operations = authorized.of_group(context, group_id) if asked else authorized.NOT_ASKED
     try:
-        group = _find_classic(groups, group_id)
+        groups.check(group_id)
+        group = groups.find(group_id)
+        if not isinstance(group, ClassicGroup):
+            reason = "not found." if group is None else "is not a classic group."
+            raise GroupIdNotFound(f"Group {group_id} {reason}")  # noqa: TRY301  # as those of `check`
     except GroupIdNotFound as error:
         if context.version < _FIRST_WITH_NOT_FOUND:
             return _absent(group_id, ErrorCode.none, None, operations, GroupState.DEAD)
@@ -63,17 +67,6 @@ def _describe(context: RequestContext, groups: GroupCoordinator, asked: bool, gr
     if group.members.by_id:
         members = [_member(each, protocol) for each in group.members]
     return 0, None, group_id, state, group.protocol_type, protocol or "", members, operations
-
-
-def _find_classic(groups: GroupCoordinator, group_id: str) -> ClassicGroup:
-    """Return a classic group."""
-    groups.check(group_id)
-    group = groups.find(group_id)
-    if group is None:
-        raise GroupIdNotFound(f"Group {group_id} not found.")
-    if not isinstance(group, ClassicGroup):
-        raise GroupIdNotFound(f"Group {group_id} is not a classic group.")
-    return group
 
 
 def _absent(

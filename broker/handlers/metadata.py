@@ -152,8 +152,11 @@ async def _handle(context: RequestContext, request: MetadataRequest) -> Metadata
         and _may_create(context, request)
     ):
         return await _create_and_describe(context, request, keys, form, share)
-    describe = partial(_describe_some, context, form, by_id=by_id)
-    return _respond(context, request, await share.some(keys, describe))
+    described: list[Any] = []
+    for some in share.pieces(keys):
+        described += _describe_some(context, form, some, by_id=by_id)
+        await share.rest()
+    return _respond(context, request, described)
 
 
 def _may_create(context: RequestContext, request: MetadataRequest) -> bool:
