@@ -223,10 +223,13 @@ def write_stubs(target: Path) -> list[Path]:
 
 
 def plugin(version: str) -> type:  # noqa: ARG001 - mypy's signature
-    """Write the stubs; if one has changed, start mypy again: it has already listed the files."""
+    """Write the stubs; if one has changed, start mypy again: it has already listed the files.
+
+    A program that runs mypy inside of itself goes on, and sees new stubs the next time.
+    """
     from mypy.plugin import Plugin  # noqa: PLC0415 - the build has no mypy
 
-    if write_stubs(ROOT):
+    if write_stubs(ROOT) and "mypy" in Path(sys.argv[0]).parts:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
     return Plugin
 

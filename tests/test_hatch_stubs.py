@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -113,6 +114,30 @@ def test_only_stubs_that_changed_are_written(tmp_path: Path) -> None:
         hatch_build.KERNELS
     )
     assert hatch_stubs.write_stubs(tmp_path) == written[:1]
+
+
+@pytest.mark.parametrize(
+    ("program", "has_changed", "starts"),
+    [
+        (".venv/bin/mypy", True, 1),
+        (".venv/bin/mypy", False, 0),
+        ("lib/mypy/__main__.py", True, 1),
+        ("bin/pylsp", True, 0),
+    ],
+)
+def test_mypy_starts_again_when_a_stub_has_changed(
+    monkeypatch: pytest.MonkeyPatch, program: str, has_changed: bool, starts: int
+) -> None:
+    """It has looked for files before; a program that has mypy inside is not replaced."""
+    started: list[object] = []
+    monkeypatch.setattr(hatch_stubs, "write_stubs", lambda _: ["a.pyi"] * has_changed)
+    monkeypatch.setattr("os.execv", lambda *command: started.append(command))
+    monkeypatch.setattr("sys.argv", [program, "."])
+
+    plugin = hatch_stubs.plugin("2.4")
+
+    assert started == [(sys.executable, sys.orig_argv)] * starts
+    assert plugin.__name__ == "Plugin"
 
 
 def load(kernel: str) -> ModuleType:
