@@ -10,7 +10,7 @@ import pytest
 from tests.simulator.beside.__main__ import play
 from tests.support.kafka import KafkaJars
 
-COUNT = int(os.environ.get("BESIDE") or 5)
+COUNT = int(os.environ.get("BESIDE") or 4)
 FIRST = int(os.environ.get("BESIDE_SEED") or 0)
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(600)]

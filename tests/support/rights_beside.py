@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from siltstone.broker.api import BY_KEY
 from tests.support.kio_messages import encode
 from tests.support.rights_requests import GROUPS, IDS, TOPICS
 from tests.support.rows import Asker
@@ -103,12 +102,6 @@ class Side:
         """Return the answer to bob, in the form in which it is compared."""
         kind = type(request)
         answer = self._bob.exchange(kind.__api_key__, kind.__version__, encode(request))
-        if isinstance(answer, dict) and BY_KEY[kind.__api_key__].name == "Fetch":
-            answer["responses"] = [  # which may name a topic twice
-                {**topic, "partitions": [each]}
-                for topic in answer["responses"]
-                for each in topic["partitions"]
-            ]
         known = {("topic_id", key.bytes): name for name, key in self.ids.items()}
         return Reading(_LEFT_OUT, _ONLY_WHETHER, known=known).read(answer)
 

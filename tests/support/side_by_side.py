@@ -94,6 +94,9 @@ class Reading:
         return self._plain(value, name)
 
     def _fields(self, row: dict[str, Any]) -> dict[str, Any]:
+        answers = row.get("responses")
+        if answers and "partitions" in answers[0]:
+            row |= {"responses": _by_partition(answers)}
         is_short = not self._has_defaults and row.get("resource_type", _TOPIC) != _TOPIC
         if is_short and row.get("configs"):
             row |= {"configs": [each for each in row["configs"] if _is_set(each)]}
@@ -126,6 +129,11 @@ class Reading:
         if between[1] & _CONTROL:  # the broker's own, of its own time
             between = between[:_TIMES]
         return [batch[: _CRC.start], between, producer, batch[_PRODUCER.stop :]]
+
+
+def _by_partition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows of a Fetch with one partition each: the order of others is a broker's own."""
+    return [{**row, "partitions": [each]} for row in rows for each in row["partitions"]]
 
 
 def _is_set(setting: dict[str, Any]) -> bool:

@@ -66,6 +66,8 @@ def _flat(step: Step) -> Iterator[Step]:
         yield [kind, rest[0], 0.0, 3, max(rest[3], _FIRST_WITH_IDS), False]
     elif kind == "leave":  # all members, so that the next ones to come wait for nobody
         yield from ([kind, rest[0], place] for place in (0.0, 0.34, 0.67))
+    elif kind == "quit":  # for good: what is kept for a return waits for its session to end
+        yield [kind, *rest[:2], False]
     elif kind == "poll_session":
         yield [kind, *rest[:3], 0, *rest[4:]]
     elif kind not in _LEFT_OUT:
