@@ -381,7 +381,7 @@ class TransactionCoordinator:
             self._tasks.start(self._complete_slowly(transactional_id), "markers")
             return
         try:
-            self.markers.write_all(_outcome(transaction), transaction.partitions)
+            self.markers.write_all(_outcome(transaction), sorted(transaction.partitions))
             self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))
         except KafkaError as error:
             self._say_unsettled(transactional_id, error)
@@ -392,7 +392,7 @@ class TransactionCoordinator:
         outcome = _outcome(transaction)
         share = LoopShare()
         try:
-            for some in share.pieces(list(transaction.partitions)):
+            for some in share.pieces(sorted(transaction.partitions)):
                 self.markers.write_all(outcome, some)
                 await share.rest()
             self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))

@@ -37,14 +37,15 @@ _OPEN: Final = PREPARED | {TransactionState.ONGOING}
 class TransactionStates:
     """The transactional ids by name, never ahead of ``__transaction_state`` (loop only).
 
-    ``active`` holds the ids with an open or a prepared transaction: time-outs and unfinished ends
-    are looked for among them. ``size`` is how many bytes all ids take in memory.
+    ``active`` holds the ids with an open or a prepared transaction, the one that began first in
+    front: time-outs and unfinished ends are looked for among them. ``size`` is how many bytes all
+    ids take in memory.
     """
 
     def __init__(self, journal: CoordinatorLog, features: Features, limits: Limits) -> None:
         self.journal = journal
         self.all: dict[str, Transaction] = {}
-        self.active: set[str] = set()
+        self.active: dict[str, None] = {}
         self.size = 0
         self._features = features
         self._limits = limits
@@ -140,9 +141,9 @@ class TransactionStates:
         self.all[transactional_id] = transaction
         self.size += _size_of(transactional_id, transaction.partitions)
         if transaction.state in _OPEN:
-            self.active.add(transactional_id)
+            self.active[transactional_id] = None
         else:
-            self.active.discard(transactional_id)
+            self.active.pop(transactional_id, None)
 
     def _apply(self, partition: int, entries: list[Entry]) -> None:
         """Take the states from the journal; a record that cannot be read is skipped."""
@@ -160,7 +161,7 @@ class TransactionStates:
             return
         if entry.value is None:
             self._forget(transactional_id)
-            self.active.discard(transactional_id)
+            self.active.pop(transactional_id, None)
         else:
             self._publish(transactional_id, Transaction.of(decode_value(entry.value)))
 

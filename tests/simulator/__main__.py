@@ -70,7 +70,7 @@ def _tell_many(options: argparse.Namespace) -> int:
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="play this one and tell its story")
-    parser.add_argument("--digest", action="store_true", help="print a hash of all that it did")
+    parser.add_argument("--digest", type=int, nargs="+", help="print a hash of all that they do")
     parser.add_argument("--plan", type=Path, help="play a history from a file and tell its story")
     parser.add_argument("--kept", type=Path, nargs="+", help="play histories from files")
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds (0)")
@@ -85,16 +85,17 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace) -> int:
-    if options.seed is None and options.plan is None and not options.kept:
+    if options.seed is None and not (options.plan or options.kept or options.digest):
         return _tell_many(options)
     begin()
+    for seed in options.digest or ():
+        history, fault = play(draw(seed, options.steps), is_traced=True)
+        print(seed, history.world.digest(), len(history.world.trace or ()), fault)
+    if options.digest:
+        return 0
     if options.kept:
         return _tell_kept(options.kept)
     plan = read_plan(options.plan) if options.plan else draw(options.seed, options.steps)
-    if options.digest:
-        history, fault = play(plan, is_traced=True)
-        print(history.world.digest(), len(history.world.trace or ()), fault)
-        return 0
     return _tell_one(plan)
 
 
