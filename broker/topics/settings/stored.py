@@ -17,6 +17,8 @@ def with_stored(layers: Layers, state: CatalogState) -> Layers:
 
     A value that is no longer valid is left out and logged: it must not stop a start.
     """
+    if not state.cluster_configs and not state.broker_configs:
+        return layers
 
     def try_cluster(values: Mapping[str, str]) -> None:
         check_stored(values)
