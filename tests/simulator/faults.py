@@ -47,6 +47,8 @@ DESCRIPTOR: Final = "descriptor"
 IO: Final = "io"
 SHORT: Final = "short"
 SLOW: Final = "slow"
+START: Final = "start"
+BEHIND: Final = "behind"
 NEVER: Final = "never"
 FAILS: Final = {
     SPACE: _WRITES | _CREATES | {"fallocate", "link", "rename", "fsync"},
@@ -83,6 +85,8 @@ class Fault(NamedTuple):
     """How many seconds a slow call takes; which share of a short one is done."""
     below: str = ""
     """The beginning of the paths that fail, such as that of a log directory."""
+    when: str = ""
+    """Whether a wish is for a start or for what comes behind it; empty: for what comes first."""
 
     def fits(self, site: Site, path: str) -> bool:
         """Tell whether a call is meant, by the name of its site on the stack or in the list."""
@@ -172,9 +176,9 @@ class Faults:
         self.seen[site] += 1
         if not self.is_starting:
             self._ranked[site] = None
-        if self._wishes and self.are_wishes_heard:
+        if self._wishes and self.are_wishes_heard and listed(site) in self._wishes:
             size = self._hear(site, kind, path, size)
-        for each in self._armed[:]:
+        for each in self._armed[:] if self._armed else ():
             if each in self._armed and each.fault.fits(site, path):
                 each.left -= 1
                 if each.left <= 0:
@@ -186,16 +190,17 @@ class Faults:
 
     def _hear(self, site: Site, kind: str, path: str, size: int) -> int:
         """Have a wish for a site come true."""
-        wish = self._wishes.get(listed(site))
-        if wish is not None:
-            wish.left -= 1
-            if wish.left <= 0:
-                del self._wishes[listed(site)]
-                self.hit[site] += 1
-                self.came_true.append(wish.fault)
-                self._tell(wish.fault)
-                return self._strike(wish.fault, kind, path, size)
-        return size
+        wish = self._wishes[listed(site)]
+        if wish.fault.when and (wish.fault.when == START) != self.is_starting:
+            return size
+        wish.left -= 1
+        if wish.left > 0:
+            return size
+        del self._wishes[listed(site)]
+        self.hit[site] += 1
+        self.came_true.append(wish.fault)
+        self._tell(wish.fault)
+        return self._strike(wish.fault, kind, path, size)
 
     def _strike(self, fault: Fault, kind: str, path: str, size: int) -> int:
         if fault.what in NUMBERS and (fault.what == IO or kind == "fsync"):
@@ -227,7 +232,10 @@ def read_rare() -> list[Site]:
 
 
 def draw_wishes(rng: Random, turn: Sequence[Site]) -> list[Fault]:
-    """Draw the wishes of a history: for the first sites of its turn, and for rare ones."""
+    """Draw the wishes of a history: for the first sites of its turn, and for rare ones.
+
+    Most wait until the broker serves, since each that comes true in a start costs one more start.
+    """
     share = rng.choice((0.0, 0.0, 0.2, 0.6))
     wanted = [*turn[:2], *(site for site in read_rare() if rng.random() < share)]
     return [
@@ -236,6 +244,7 @@ def draw_wishes(rng: Random, turn: Sequence[Site]) -> list[Fault]:
             *site,
             nth=rng.choice((1, 1, 1, 2, 4)),
             amount=rng.choice((0.1, 0.5, 0.9)),
+            when="" if site in turn[:2] else rng.choice((START, BEHIND, BEHIND, BEHIND)),
         )
         for site in dict.fromkeys(wanted)
     ]

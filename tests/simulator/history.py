@@ -108,7 +108,7 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
-    wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, _find_sites()))]
+    wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
 
 
@@ -160,7 +160,8 @@ def _draw_fault(rng: random.Random) -> Fault:
 
 
 @cache
-def _find_sites() -> list[Site]:
+def find_sites() -> list[Site]:
+    """Return the sites of the product; the first call reads all of its files."""
     root = Path(__file__).resolve().parents[2]
     return list_sites(Tree(root, PRODUCT))
 
@@ -179,7 +180,7 @@ class History:
             self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
         )
         self.faults = Faults(
-            self.world.sleep, self._park, turn_of(plan.seed, _find_sites()), self._tell_fault
+            self.world.sleep, self._park, turn_of(plan.seed, find_sites()), self._tell_fault
         )
         for each in plan.wishes:
             self.faults.wish(Fault(*each))
@@ -245,9 +246,9 @@ class History:
         before = self._mends
         self.world.wait(lambda: self._mends > before)
 
-    def client(self) -> Client:
+    def client(self, **options: Any) -> Client:
         """Return a new client."""
-        client = Client(lambda: self.incarnation)
+        client = Client(lambda: self.incarnation, **options)
         self._clients.append(client)
         return client
 
@@ -261,7 +262,7 @@ class History:
     # Playing.
 
     def play(self) -> None:
-        """Play all steps, then judge, stop, start and judge again.
+        """Play all steps, then judge, stop, and start, which judges again.
 
         Raises:
             AssertionError: The broker has done something wrong; `Wrong`, or `Silent`, or `Stuck`.
@@ -278,7 +279,6 @@ class History:
         self.world.choices.seed(f"{self.plan.seed} end")
         self._play_step(["judge"])
         self._play_step(["stop"])
-        self._play_step(["judge"])
         self._end("kill")
 
     def _play_step(self, step: Step) -> None:
@@ -326,14 +326,20 @@ class History:
             raise Wrong(f"a connection was closed without an answer to {error}") from error
 
     def _advance(self, action: Action, running: dict[Action, Question]) -> None:
+        """Have an action go on up to a question that has no answer yet."""
         try:
-            running[action] = next(action)
+            asked = next(action)
+            while asked.answer is not None and not asked.is_cut:
+                asked = next(action)
         except (StopIteration, ConnectionRefusedError):
             return
+        running[action] = asked
 
     def _wait_for_one(self, running: dict[Action, Question]) -> list[Action]:
-        def done() -> list[Action]:
-            return [each for each, asked in running.items() if asked.answer is not None]
+        questions = list(running.values())
+
+        def done() -> bool:
+            return any(asked.answer is not None for asked in questions)
 
         if not self.incarnation.run_until(done, 40.0) and self._is_armed:
             self._mends += 1  # a call of the disk hangs; what failed before is still answered
@@ -341,11 +347,12 @@ class History:
         if not self.incarnation.run_until(done, 130.0):
             waiting = [asked.key for asked in running.values()]
             raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
-        for action in done():
+        answered = [each for each, asked in running.items() if asked.answer is not None]
+        for action in answered:
             if running[action].is_cut and self.is_sound:
                 key = running[action].key
                 raise Wrong(f"a connection was closed without an answer to API {key}")
-        return done()
+        return answered
 
     # Steps of the history itself.
 

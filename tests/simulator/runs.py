@@ -14,7 +14,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulator.history import draw, play
+from tests.simulator.history import draw, find_sites, play
 from tests.simulator.sites import Site, listed
 from tests.simulator.world.disk import Disk
 from tests.simulator.world.install import preload
@@ -83,8 +83,13 @@ def lots(first: int, count: int) -> list[tuple[int, int]]:
 
 
 def run_all(lots: Iterable[tuple[int, int]], steps: int, processes: int) -> Iterator[Outcome]:
-    """Play many lots, in the order in which they end."""
-    context = multiprocessing.get_context("spawn")
+    """Play many lots, in the order in which they end.
+
+    All that the processes need is imported and found out here, once for all of them.
+    """
+    begin()
+    find_sites()
+    context = multiprocessing.get_context("fork")
     most = HISTORIES_OF_A_PROCESS // LOT
-    with context.Pool(processes, begin, maxtasksperchild=most) as pool:
+    with context.Pool(processes, maxtasksperchild=most) as pool:
         yield from pool.imap_unordered(partial(run_lot, steps=steps), lots, chunksize=1)

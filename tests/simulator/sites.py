@@ -69,18 +69,22 @@ _nowhere: Final[dict[tuple[str, str], Site]] = {}
 
 
 def where(kind: str) -> Site:
-    """Return the site whose call of the disk is asked about now."""
-    frame: FrameType | None = sys._getframe(1)
+    """Return the site whose call of the disk is asked about now.
+
+    The two nearest callers are of the simulator: to look at a frame costs more than all else here.
+    """
+    frame: FrameType | None = sys._getframe(3)
     way = ""
     sites = _nowhere
     while frame is not None:
         code = frame.f_code
         found = _codes.get(id(code)) or _read(code)
-        if found.file == FILES:
+        file = found.file
+        if file:
+            if file != FILES:
+                sites = found.sites
+                break
             way = code.co_name
-        elif found.file:
-            sites = found.sites
-            break
         frame = frame.f_back
     else:
         found = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import BY_KEY
@@ -10,12 +11,18 @@ from siltstone.broker.api import BY_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from siltstone.protocol.messages import Message
     from tests.simulator.incarnation import Incarnation
     from tests.simulator.world.network import Connection
 
 _HEAD: Final = struct.Struct(">hhih")
 _SIZE_BYTES: Final = 4
 _CLIENT_ID: Final = b"simulated"
+
+
+@cache
+def _messages(key: int) -> tuple[Message, Message]:
+    return BY_KEY[key].load_messages()
 
 
 class Gone(Exception):  # noqa: N818  # no error: a kill
@@ -66,7 +73,7 @@ class Question:
 
     def read(self, frame: bytes) -> None:
         """Take the answer out of its frame."""
-        _, answered = BY_KEY[self.key].load_messages()
+        _, answered = _messages(self.key)
         start = 9 if answered.has_tagged_head(self.version) else 8
         self.answer, end = answered.read(self.version, frame, start, len(frame), room=1 << 30)
         assert end == len(frame), f"bytes behind the answer to API {self.key}"
@@ -74,7 +81,7 @@ class Question:
 
 def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Question, bytes]:
     """Return a question and its frame, of the newest version unless one is given."""
-    asked, _ = BY_KEY[key].load_messages()
+    asked, _ = _messages(key)
     version = asked.last if version is None else version
     head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
     body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)

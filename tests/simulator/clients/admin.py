@@ -123,6 +123,8 @@ class Admin:
         topic_id, model = self._models.get(topic.name, (b"", None))
         if model is None or topic_id != topic.topic_id:
             model = SettingsModel(topic.settings, topic.partitions)
+            model.unsure({**topic.unsure})
+            model.unsure(dict.fromkeys(topic.unsure))
             self._models[topic.name] = topic.topic_id, model
         return model
 

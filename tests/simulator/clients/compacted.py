@@ -272,7 +272,7 @@ class Compacted:
 
     def judge(self) -> None:
         """Read all logs, from each offset too, and look times up."""
-        client = self._history.client()
+        client = self._history.client(splits=0.03)
         checked_ms = self._history.now_ms
         if any(each.name == "dates" for each in self._topics):
             self._history.let_pass(3 * _CHECK_MS / 1000)

@@ -51,6 +51,8 @@ _EARLIEST, _LATEST = -2, -1
 _NONE: Final = -1
 _MOST_BYTES: Final = 200_000
 """A larger range of a file is sent by sender threads, which wait on real sockets."""
+_AGAIN: Final = 0.2
+"""The share of offsets from which is fetched that were judged before."""
 _TRIES: Final = 3
 """So often a log is read until no transaction has ended between."""
 _FETCH_VERSIONS: Final = (4, 11, 12, 13, 18)
@@ -125,6 +127,8 @@ class Records:
         self._stamp = history.now_ms
         self._values = 0
         self._lost_power = False
+        self._fetched: dict[LogModel, set[int]] = {}
+        """The batches from whose offsets all was fetched in this life of the broker."""
 
     def set_up(self) -> Action:
         """Create the topics."""
@@ -157,6 +161,7 @@ class Records:
 
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
+        self._fetched.clear()
         for topic in self.topics.values():
             topic.restarted()
             for log in topic.logs:
@@ -454,7 +459,7 @@ class Records:
 
     def judge(self) -> None:
         """Find out which topics exist, read all logs, and look everything up."""
-        self._judge = self._history.client()
+        self._judge = self._history.client(splits=0.03)
         self._history.run([self._judge_topics()])
         self._history.run([self._list(self._judge)])
         for topic in self.topics.values():
@@ -548,17 +553,20 @@ class Records:
     ) -> Action:
         """Fetch from each offset by itself, and from behind the end.
 
-        In a hole the next batch is found; none if the hole reaches the end.
+        In a hole the next batch is found; none if the hole reaches the end. From some only of the
+        offsets is fetched once more in one life of the broker.
         """
         start, end = bounds
         at = 0
         asked = []
         filled = stored[-1].last + 1 if stored else start
+        fetched = self._fetched.setdefault(topic.logs[partition], set())
         for offset in range(start, filled):
             while stored[at].last < offset:
                 at += 1
-            question = self.send_fetch(topic, partition, client, offset, 1, 12)
-            asked.append((offset, stored[at], question))
+            if stored[at].base not in fetched or self._history.rng.random() < _AGAIN:
+                question = self.send_fetch(topic, partition, client, offset, 1, 12)
+                asked.append((offset, stored[at], question))
         behind = [
             (offset, self.send_fetch(topic, partition, client, offset, 1, 12))
             for offset in range(filled, end + 1)
@@ -575,6 +583,7 @@ class Records:
             yield question
             if self._judged(self._answer_of(question), topic, partition).records:
                 raise Wrong(f"records at {offset}, behind the last")
+        fetched.update(each.base for each in stored)
         yield beyond
         if self._answer_of(beyond).error_code != _OUT_OF_RANGE:
             raise Wrong(f"a fetch from {end + 1} is not out of range")
@@ -582,8 +591,8 @@ class Records:
     def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
         """Look the timestamps up at the edges of batches; of many batches, a sample."""
         log = topic.logs[partition]
-        every = max(1, len(log.kept) // 12)
-        chosen = [*log.kept[::every], *log.kept[-2:]]
+        every = max(1, len(log.kept) // 6)
+        chosen = [*log.kept[self._history.rng.randrange(every) :: every], *log.kept[-2:]]
         stamps = [
             stamp
             for each in chosen

@@ -583,7 +583,7 @@ class Transactions:
                 for lane in producer.lanes:
                     if lane.is_current and lane.topic is not self._compacted:
                         lane.memory.settle(producer.known)
-        client = self._history.client()
+        client = self._history.client(splits=0.03)
         self._history.run([self._wait_until_loaded(client)])
         self._history.run([self._judge_all(client)])
         if self._compacted.settings:

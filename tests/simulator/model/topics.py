@@ -32,6 +32,8 @@ class TopicModel:
         self.old_ids: set[bytes] = set()
         self.is_doubtful = False
         """The disk refused a creation: the next start may find the topic in the catalogue."""
+        self.unsure: dict[str, str] = {}
+        """Settings that the present life may lack: the disk took its folders, but not those."""
         self._changes = 0
         self._open = 0
         self._is_shared = False
@@ -62,6 +64,9 @@ class TopicModel:
         """Note that the topic was created; what was on its way may reach either life."""
         self.presence = Presence.PRESENT
         self.topic_id = topic_id
+        self.unsure = dict(self.settings) if self.is_doubtful else {}
+        if self.is_doubtful:
+            self.settings.pop("flush.messages", None)  # an acknowledgement may not wait for it
         before, self.logs = self.logs, [LogModel(self.settings) for _ in range(self.partitions)]
         for old, new in zip(before, self.logs, strict=False):
             repeats = {body: [sent] for body, sent in old.again.items()}

@@ -97,14 +97,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         world = self._world
         while True:
             world.happen()
-            if world.threads:
-                for _ in range(world.choices.randrange(_MOST_STEPS)):
-                    if not world.run_one():
+            could = bool(world.threads)
+            if could:
+                for _ in range(int(world.choices.random() * _MOST_STEPS)):
+                    could = world.run_one()
+                    if not could:
                         break
             ready = self._find_ready()
             if ready or timeout == 0 or self._ready:  # type: ignore[attr-defined]
                 return ready
-            if world.run_one():
+            if could and world.run_one():
                 continue
             scheduled: Any = self._scheduled  # type: ignore[attr-defined]
             due = scheduled[0]._when - STEADY_SECONDS if scheduled else None

@@ -119,7 +119,8 @@ class Connection:
             raise _error(errno.EAGAIN)
         self.window -= size
         self.output += data[:size]
-        self.world.note("sent", self.port, bytes(data[:size]))
+        if self.world.trace is not None:
+            self.world.note("sent", self.port, bytes(data[:size]))
         if self.on_output is not None:
             self.on_output()
         return size

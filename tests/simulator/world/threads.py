@@ -46,15 +46,6 @@ class SimulatedThread:
         self.is_ended = True
         self._greenlet.parent = self._back
 
-    def can_run(self) -> bool:
-        """Tell whether the thread does not wait any more."""
-        wait = self.wait
-        return (
-            wait is None
-            or wait.look()
-            or (wait.deadline is not None and self._world.now >= wait.deadline)
-        )
-
     def resume(self) -> None:
         """Run up to where the thread leaves."""
         self.wait = None

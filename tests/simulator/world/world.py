@@ -58,7 +58,8 @@ class Wait:
 
     def look(self) -> bool:
         """Tell whether the condition has held."""
-        self.is_met = self.is_met or bool(self._holds())
+        if not self.is_met and self._holds():
+            self.is_met = True
         return self.is_met
 
 
@@ -169,7 +170,8 @@ class World:
         """Begin a call of the disk: it may be killed, fail, be cut short, and let others run."""
         self.calls += 1
         self.now += CALL_SECONDS
-        self.note(kind, path, size)
+        if self.trace is not None:
+            self.note(kind, path, size)
         if self.calls == self.kill_at:
             if kind in WRITES and self.choices.random() < _TORN:
                 raise Torn(self.choices.randrange(size + 1), self.die)
@@ -211,12 +213,17 @@ class World:
 
     def run_one(self) -> bool:
         """Let one thread run up to where it waits or lets others run; tell whether one could."""
-        ready = [each for each in self.threads if each.can_run()]
+        now, ready = self.now, []
+        for each in self.threads:
+            wait = each.wait
+            if wait is None or wait.look() or (wait.deadline is not None and now >= wait.deadline):
+                ready.append(each)
         if not ready:
             return False
         thread = ready[0] if len(ready) == 1 else self.choices.choice(ready)
         self.switches += 1
-        self.note("run", thread.name)
+        if self.trace is not None:
+            self.note("run", thread.name)
         before, self.current = self.current, thread
         try:
             thread.resume()
