@@ -7,6 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import BY_KEY
+from siltstone.protocol.messages import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,29 @@ _CLIENT_ID: Final = b"simulated"
 @cache
 def _messages(key: int) -> tuple[Message, Message]:
     return BY_KEY[key].load_messages()
+
+
+@cache
+def _parts(struct: Any) -> dict[str, Any]:
+    """Return the fields that are arrays of structures, with these structures."""
+    named = zip(struct._fields, describe(struct, 0)[1], strict=True)
+    return {name: each.child[0] for name, each in named if each.child and each.is_array}
+
+
+def row_of(struct: Any, given: Any) -> Any:
+    """Return a row of a structure of which tuples, or dicts with names, say some fields."""
+    if type(given) is dict:
+        row = struct(**given)
+    elif type(given) is tuple:
+        row = struct(*given)
+    else:
+        return given
+    changed = {
+        name: [row_of(part, each) for each in getattr(row, name)]
+        for name, part in _parts(struct).items()
+        if getattr(row, name)
+    }
+    return row._replace(**changed) if changed else row
 
 
 class Gone(Exception):  # noqa: N818  # no error: a kill
@@ -80,11 +104,15 @@ class Question:
 
 
 def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Question, bytes]:
-    """Return a question and its frame, of the newest version unless one is given."""
+    """Return a question and its frame: `row_of` makes a row; the newest version if none is given."""
     asked, _ = _messages(key)
     version = asked.last if version is None else version
     head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
-    body = head + (b"\0" if asked.is_flexible(version) else b"") + asked.write(version, row)
+    body = (
+        head
+        + (b"\0" if asked.is_flexible(version) else b"")
+        + asked.write(version, row_of(asked.struct, row))
+    )
     return Question(key, version, correlation_id), len(body).to_bytes(4, "big") + body
 
 

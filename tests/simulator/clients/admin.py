@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.create_partitions import (
-    CreatePartitionsRequest,
-    CreatePartitionsTopic,
+from tests.simulator.clients.requests import (
+    DELETE,
+    DESCRIBE_CONFIGS,
+    METADATA,
+    SET,
+    STORAGE,
+    TOPIC,
+    send_alter,
+    share,
 )
-from siltstone.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-)
-from siltstone.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.simulator.model.log import LogModel, Wrong
 from tests.simulator.model.settings import Changes, SettingsModel
 from tests.simulator.model.topics import Presence, TopicModel
@@ -28,12 +24,8 @@ if TYPE_CHECKING:
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client
 
-_METADATA, _DESCRIBE, _GROW, _ALTER = 3, 32, 37, 44
-_TOPIC: Final = 2
-_OF_THE_TOPIC: Final = 1
-"""The source of a setting that the topic has by itself."""
-_SET, _DELETE = 0, 1
-_UNKNOWN_TOPIC, _BAD_COUNT, _STORAGE = 3, 37, 56
+_GROW: Final = 37
+_BAD_COUNT: Final = 37
 _REFUSED: Final = {40, 42, 44}
 _FLUSH: Final = "flush.messages"
 _GOOD: Final = (
@@ -69,7 +61,7 @@ class Admin:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic, and what is changed."""
-        which = int(rng.random() * 1e6) / 1e6
+        which = share(rng)
         if kind == "describe":
             return [which, rng.choice((1, 2, 3, 4))]
         if kind == "grow":
@@ -77,10 +69,10 @@ class Admin:
         changes: dict[str, list[Any]] = {}
         for _ in range(rng.choice((1, 1, 2, 3))):
             key, values = rng.choice(_GOOD)
-            changes[key] = [key, *rng.choice(([_SET, rng.choice(values)], [_DELETE, None]))]
+            changes[key] = [key, *rng.choice(([SET, rng.choice(values)], [DELETE, None]))]
         if rng.random() < 0.2:
             key, value = rng.choice(_BAD)
-            changes[key] = [key, _SET, value]
+            changes[key] = [key, SET, value]
         return [which, list(changes.values()), rng.random() < 0.1]
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
@@ -144,9 +136,7 @@ class Admin:
             model.unsure(changes)
             if not is_bad:
                 self._adopt(topic, model)
-        configs = [AlterableConfig(*each) for each in rows]
-        resource = AlterConfigsResource(_TOPIC, topic.name, configs)
-        asked = client.send(_ALTER, IncrementalAlterConfigsRequest([resource], is_trial))
+        asked = send_alter(client, TOPIC, topic.name, rows, is_trial=is_trial)
         yield asked
         if asked.is_lost:
             return
@@ -169,7 +159,7 @@ class Admin:
         self._adopt(topic, model)
 
     def _check_failure(self, what: str, topic: TopicModel, answer: Any) -> None:
-        if answer.error_code != _STORAGE or self._history.is_sound:
+        if answer.error_code != STORAGE or self._history.is_sound:
             raise Wrong(f"{what} {topic.name}: {answer.error_code} {answer.error_message}")
 
     def _crossed(self, topic: TopicModel, changes: Changes) -> None:
@@ -204,8 +194,7 @@ class Admin:
         change = model.begin()
         if not is_trial and count not in before and count > before[0]:
             model.counts = sorted([*before, count])
-        wanted = CreatePartitionsTopic(topic.name, count, None)
-        asked = client.send(_GROW, CreatePartitionsRequest([wanted], 30_000, is_trial))
+        asked = client.send(_GROW, ([(topic.name, count, None)], 30_000, is_trial))
         yield asked
         if asked.is_lost:
             return
@@ -248,8 +237,7 @@ class Admin:
         model = self._model(topic)
         if model is None:
             return
-        resource = DescribeConfigsResource(_TOPIC, topic.name, None)
-        asked = client.send(_DESCRIBE, DescribeConfigsRequest([resource]), version)
+        asked = client.send(DESCRIBE_CONFIGS, ([(TOPIC, topic.name, None)],), version)
         yield asked
         if asked.is_lost or self._model(topic) is not model:
             return
@@ -276,9 +264,7 @@ class Admin:
         model = self._model(topic)
         if model is None:
             return
-        row = MetadataRequest([MetadataRequestTopic(name=topic.name)])
-        row = row._replace(allow_auto_topic_creation=False)
-        asked = client.send(_METADATA, row, 12)
+        asked = client.send(METADATA, ([{"name": topic.name}], False), 12)
         yield asked
         count = len(asked.response.topics[0].partitions)
         if count not in model.counts:

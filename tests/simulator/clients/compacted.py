@@ -7,25 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
-from siltstone.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
-from tests.simulator.clients.records import CREATE_TOPICS, creation
+from tests.simulator.clients.requests import (
+    CREATE_TOPICS,
+    DELETE,
+    EARLIEST,
+    JUDGES_SPLIT,
+    LATEST,
+    OUT_OF_RANGE,
+    SET,
+    STORAGE,
+    TOO_LARGE,
+    TOPIC,
+    creation,
+    send_alter,
+    send_batch,
+    send_fetch,
+    send_lookup,
+    share,
+)
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.compacted import CompactedLog, Frame, Read, Row, read_frames
 from tests.simulator.model.log import Wrong
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client, Question
 
-_PRODUCE, _FETCH, _LIST_OFFSETS, _ALTER = 0, 1, 2, 44
-_TOPIC: Final = 2
 _CHECK_MS: Final = 500
 _CHANGES: Final = (
     ("retention.ms", ("-1", "1000", "5000", "100000", None)),
@@ -46,12 +45,8 @@ _CHANGES: Final = (
     ("segment.ms", ("1000", "60000", None)),
     ("segment.bytes", ("300", "2000", None)),
 )
-_OUT_OF_RANGE, _STORAGE = 1, 56
-_TOO_LARGE: Final = {10, 18}
-_EARLIEST, _LATEST = -2, -1
 _NEWEST, _LOCAL, _TIERED = _PLACES = (-3, -4, -5)
 """The largest timestamp, the start of what is on this disk, the end of what is not."""
-_MOST_BYTES: Final = 200_000
 _TRIES: Final = 6
 """So often a log is read until no pass of the cleaner has come between."""
 _SAMPLE: Final = 24
@@ -82,7 +77,7 @@ class Compacted:
                 "delete.retention.ms": rng.choice((0, 1_000, 60_000, 86_400_000)),
                 "file.delete.delay.ms": rng.choice((0, 1_000, 60_000)),
             }
-            for key, share, values in (
+            for key, often, values in (
                 ("min.compaction.lag.ms", 0.2, (500, 60_000)),
                 ("max.compaction.lag.ms", 0.2, (1_000, 60_000)),
                 ("segment.ms", 0.2, (1_000, 60_000)),
@@ -90,7 +85,7 @@ class Compacted:
                 ("segment.index.bytes", 0.15, (24, 96)),
                 ("retention.ms", 0.5, (5_000, 100_000)),
             ):
-                if rng.random() < share:
+                if rng.random() < often:
                     settings[key] = rng.choice(values)
             if settings.get("max.compaction.lag.ms", 1 << 63) < settings.get(
                 "min.compaction.lag.ms", 0
@@ -118,9 +113,9 @@ class Compacted:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic, and the records to send or where to read."""
-        which = int(rng.random() * 1e6) / 1e6
+        which = share(rng)
         if kind == "read_keys":
-            return [which, int(rng.random() * 1e6) / 1e6, rng.choice((1, 300, _MOST_BYTES))]
+            return [which, share(rng), rng.choice((1, 300, 200_000))]
         if kind == "limit":
             key, values = rng.choice(_CHANGES)
             return [which, key, rng.choice(values)]
@@ -203,9 +198,7 @@ class Compacted:
         )
         rows[-1] = rows[-1]._replace(size=len(batch))
         log.sending(rows)
-        data = [TopicProduceData(topic.name, topic.topic_id, [PartitionProduceData(0, batch)])]
-        row = ProduceRequest(None, acks, 30_000, data)
-        asked = client.send(_PRODUCE, row, 12, is_answered=acks != 0)
+        asked = send_batch(client, topic, 0, batch, acks=acks)
         if not acks:
             return
         yield asked
@@ -216,9 +209,9 @@ class Compacted:
         self._history.tell(f"  {topic.name} error {error} base {answer.base_offset}")
         if error == 0:
             log.acknowledged(rows, answer.base_offset, end_before, answer.log_append_time_ms)
-        elif error in _TOO_LARGE:
+        elif error in TOO_LARGE:
             log.refused(rows)
-        elif error != _STORAGE or self._history.is_sound:
+        elif error != STORAGE or self._history.is_sound:
             raise Wrong(f"produce to {topic.name}: error {error}")
 
     def _limit(self, topic: _Topic, client: Client, key: str, value: str | None) -> Action:
@@ -229,50 +222,37 @@ class Compacted:
         change = model.begin()
         model.unsure({key: value})
         topic.log.note_limits()
-        resource = AlterConfigsResource(
-            _TOPIC, topic.name, [AlterableConfig(key, 0 if value else 1, value)]
-        )
-        asked = client.send(_ALTER, IncrementalAlterConfigsRequest([resource]))
+        asked = send_alter(client, TOPIC, topic.name, [(key, SET if value else DELETE, value)])
         yield asked
         if asked.is_lost:
             return
         answer = asked.answer.responses[0]
         if answer.error_code == 0:
             model.acknowledged(change, {key: value})
-        elif answer.error_code != _STORAGE or self._history.is_sound:
+        elif answer.error_code != STORAGE or self._history.is_sound:
             raise Wrong(f"{topic.name}: {key}={value} {answer.error_code} {answer.error_message}")
 
     def _read_somewhere(self, topic: _Topic, client: Client, where: float, size: int) -> Action:
         log = topic.log
         offset = log.start + int(where * (log.end - log.start + 1))
-        asked = self._send_fetch(topic, client, offset, size)
+        asked = send_fetch(client, topic, 0, offset, size)
         yield asked
         if asked.is_lost:
             return
         answer = asked.answer.responses[0].partitions[0]
         if answer.error_code == 0:
             topic.log.check(list(read_frames(bytes(answer.records or b""))), offset)
-        elif answer.error_code == _STORAGE:
+        elif answer.error_code == STORAGE:
             if self._history.is_sound:
                 raise Wrong(f"fetch {topic.name}: storage error; the disk works")
-        elif answer.error_code != _OUT_OF_RANGE or not topic.log.expires:
+        elif answer.error_code != OUT_OF_RANGE or not topic.log.expires:
             raise Wrong(f"fetch {topic.name} from {offset}: error {answer.error_code}")
-
-    def _send_fetch(self, topic: _Topic, client: Client, offset: int, size: int) -> Question:
-        wanted = FetchPartition(0, fetch_offset=offset, partition_max_bytes=size)
-        row = FetchRequest(topics=[FetchTopic(topic.name, topic.topic_id, [wanted])])
-        return client.send(_FETCH, row, 12)
-
-    def _send_lookup(self, topic: _Topic, client: Client, timestamp: int) -> Question:
-        wanted = ListOffsetsPartition(0, timestamp=timestamp)
-        row = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name, [wanted])])
-        return client.send(_LIST_OFFSETS, row, 9 if timestamp < _EARLIEST else 7)
 
     # The judge.
 
     def judge(self) -> None:
         """Read all logs, from each offset too, and look times up."""
-        client = self._history.client(splits=0.03)
+        client = self._history.client(splits=JUDGES_SPLIT)
         checked_ms = self._history.now_ms
         if any(each.name == "dates" for each in self._topics):
             self._history.let_pass(3 * _CHECK_MS / 1000)
@@ -306,16 +286,16 @@ class Compacted:
             read = again
 
     def _read_all(self, topic: _Topic, client: Client) -> Generator[Question, None, Read]:
-        bounds = [self._send_lookup(topic, client, each) for each in (_EARLIEST, _LATEST)]
+        bounds = [send_lookup(client, topic, 0, each) for each in (EARLIEST, LATEST)]
         yield from bounds
         start, end = (self._judged(each.response.topics[0]).offset for each in bounds)
         frames: list[Frame] = []
         offset = start
         while offset < end:
-            asked = self._send_fetch(topic, client, offset, _MOST_BYTES)
+            asked = send_fetch(client, topic, 0, offset)
             yield asked
             answer = asked.response.responses[0]
-            if answer.partitions[0].error_code == _OUT_OF_RANGE and topic.log.expires:
+            if answer.partitions[0].error_code == OUT_OF_RANGE and topic.log.expires:
                 break  # retention was quicker; the next read is another one
             found = list(read_frames(bytes(self._judged(answer).records or b"")))
             if not found:
@@ -336,7 +316,7 @@ class Compacted:
         """Fetch from offsets by themselves, and from the end."""
         every = max(1, (read.end - read.start) // _SAMPLE)
         offsets = [*range(read.start, read.end, every), read.end]
-        asked = [(each, self._send_fetch(topic, client, each, 1)) for each in offsets]
+        asked = [(each, send_fetch(client, topic, 0, each, 1)) for each in offsets]
         found = []
         for offset, question in asked:
             yield question
@@ -350,7 +330,7 @@ class Compacted:
         stamps = [each[3] for frame in read.frames for each in frame.records]
         chosen = stamps[:: max(1, len(stamps) // 5)]
         asked = [
-            (stamp, self._send_lookup(topic, client, stamp))
+            (stamp, send_lookup(client, topic, 0, stamp))
             for stamp in (*_PLACES, *(moment for each in chosen for moment in (each, each + 1)))
         ]
         found = []

@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.alter_replica_log_dirs import (
-    AlterReplicaLogDir,
-    AlterReplicaLogDirsRequest,
-    AlterReplicaLogDirTopic,
-)
-from siltstone.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from tests.simulator.clients.requests import STORAGE, UNKNOWN_TOPIC, share
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.topics import Presence
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
     from tests.simulator.model.topics import TopicModel
 
 _MOVE, _DESCRIBE = 34, 35
-_UNKNOWN_TOPIC, _STORAGE = 3, 56
 _DIRECTORIES: Final = (f"{ROOT}/a", f"{ROOT}/b")
 _MOVE_SECONDS: Final = 5.0
 _OTHERS: Final = ("", "", "dates", "figs", "__consumer_offsets")
@@ -50,7 +44,7 @@ class Moves:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which partition moves, as shares of 1, and where to."""
-        where = [int(rng.random() * 1e6) / 1e6, int(rng.random() * 1e6) / 1e6]
+        where = [share(rng), share(rng)]
         return [*where, rng.choice(_DIRECTORIES), rng.choice(_OTHERS)] if kind == "move" else []
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
@@ -90,38 +84,36 @@ class Moves:
         self._changes += 1
         change = self._last[place] = self._changes
         self._wanted.pop(place, None)
-        row = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic.name, [number])])
-        asked = self._history.client().send(_MOVE, AlterReplicaLogDirsRequest([row]))
+        asked = self._history.client().send(_MOVE, ([(path, [(topic.name, [number])])],))
         yield asked
         if asked.is_lost:
             return
         error = asked.answer.results[0].partitions[0].error_code
         self._history.tell(f"  {topic.name}-{number} to {path}: {error}")
         is_certain = before is topic.presence is Presence.PRESENT and topic.topic_id == place[0]
-        if error == _UNKNOWN_TOPIC and not is_certain:
+        if error == UNKNOWN_TOPIC and not is_certain:
             return
-        if error and (error != _STORAGE or self._history.is_sound):
+        if error and (error != STORAGE or self._history.is_sound):
             raise Wrong(f"{topic.name}-{number} does not move to {path}: error {error}")
         if not error and self._last[place] == change and self._history.is_sound:
             self._wanted[place] = path
 
     def _move_other(self, path: str, name: str) -> Action:
         """Move the first partition of a topic that may exist."""
-        row = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(name, [0])])
-        asked = self._history.client().send(_MOVE, AlterReplicaLogDirsRequest([row]))
+        asked = self._history.client().send(_MOVE, ([(path, [(name, [0])])],))
         yield asked
         if asked.is_lost:
             return
         error = asked.answer.results[0].partitions[0].error_code
         self._history.tell(f"  {name}-0 to {path}: {error}")
-        if error not in {0, _UNKNOWN_TOPIC} and self._history.is_sound:
+        if error not in {0, UNKNOWN_TOPIC} and self._history.is_sound:
             raise Wrong(f"{name}-0 does not move to {path}: error {error}")
 
     def _describe(self) -> Action:
         """See where all partitions are: none is missing or twice, with one copy at most."""
         topics = {each.name: each for each in self._topics()}
         before = {each.topic_id for each in topics.values() if each.presence is Presence.PRESENT}
-        asked = self._history.client().send(_DESCRIBE, DescribeLogDirsRequest(None))
+        asked = self._history.client().send(_DESCRIBE, (None,))
         yield asked
         if asked.is_lost:
             return

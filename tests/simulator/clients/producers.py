@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
-from tests.simulator.clients.records import PRODUCE, STORAGE, Records
+from tests.simulator.clients.records import Records
+from tests.simulator.clients.requests import STORAGE, TOO_LARGE, send_batch
 from tests.simulator.model.log import Wrong, sent_of
 from tests.simulator.model.producers import (
     OLD_EPOCH,
@@ -33,8 +28,6 @@ if TYPE_CHECKING:
     from tests.simulator.wire import Client, Question
 
 INIT_PRODUCER_ID: Final = 22
-TOO_LARGE: Final = (10, 18)
-"""Larger than a message may be, or than a segment."""
 IN_FLIGHT: Final = 5
 _NONE: Final = -1
 _LAST_EPOCH: Final = 32_767
@@ -161,10 +154,8 @@ class Sending:
         else:
             lane.log.sending(batch.sent)
         lane.memory.sending(batch)
-        data = [PartitionProduceData(lane.partition, batch.frame)]
-        topic = TopicProduceData(lane.topic.name, lane.topic.topic_id, data)
-        row = ProduceRequest(transactional_id, -1, 30_000, [topic])
-        return client.send(PRODUCE, row, version)
+        place = lane.topic, lane.partition
+        return send_batch(client, *place, batch.frame, version, transactional_id=transactional_id)
 
     def read(self, lane: Lane, batch: Numbered, asked: Question) -> int | None:
         """Judge an answer; return its error, None if no answer counts."""
@@ -272,8 +263,7 @@ class Producers:
 
     def _renew(self, slot: Slot) -> Action:
         """Ask for a producer id; those of before are not used any more."""
-        row = InitProducerIdRequest(None, (1 << 31) - 1)
-        asked = slot.client.send(INIT_PRODUCER_ID, row, 4)
+        asked = slot.client.send(INIT_PRODUCER_ID, (None, (1 << 31) - 1), 4)
         yield asked
         if asked.is_lost:
             return

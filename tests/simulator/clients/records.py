@@ -7,50 +7,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from siltstone.protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
-from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.simulator.clients.requests import (
+    CREATE_TOPICS,
+    EARLIEST,
+    EXISTS,
+    JUDGES_SPLIT,
+    LATEST,
+    METADATA,
+    OUT_OF_RANGE,
+    STORAGE,
+    TOO_LARGE,
+    UNKNOWN_ID,
+    UNKNOWN_TOPIC,
+    answer_of,
+    creation,
+    send_batch,
+    send_fetch,
+    send_lookup,
+    share,
+)
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sent_of
 from tests.simulator.model.topics import Presence, TopicModel
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
+    from collections.abc import Generator, Iterator
     from random import Random
 
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client, Question
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS = 19, 20, 21
-_OUT_OF_RANGE, _UNKNOWN_TOPIC, _UNKNOWN_ID, _EXISTS, STORAGE = 1, 3, 100, 36, 56
+DELETE_TOPICS, DELETE_RECORDS = 20, 21
 _POLICY_VIOLATION: Final = 44
-_EARLIEST, _LATEST = -2, -1
 _NONE: Final = -1
-_MOST_BYTES: Final = 200_000
-"""A larger range of a file is sent by sender threads, which wait on real sockets."""
 _AGAIN: Final = 0.2
 """The share of offsets from which is fetched that were judged before."""
 _TRIES: Final = 3
@@ -96,7 +87,7 @@ class Records:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic and partition, as shares of 1, and what else a step needs."""
-        where = [int(rng.random() * 1e6) / 1e6, int(rng.random() * 1e6) / 1e6]
+        where = [share(rng), share(rng)]
         if kind == "produce":
             return [
                 *where,
@@ -108,12 +99,12 @@ class Records:
         if kind == "fetch":
             return [
                 *where,
-                int(rng.random() * 1e6) / 1e6,
+                share(rng),
                 rng.choice((1, 100, 200_000)),
                 rng.choice(_FETCH_VERSIONS),
             ]
         if kind in {"look_up", "delete_records"}:
-            return [*where, int(rng.random() * 1e6) / 1e6]
+            return [*where, share(rng)]
         return where
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
@@ -200,7 +191,7 @@ class Records:
             if before is Presence.PRESENT:
                 raise Wrong(f"{topic.name} was created, although it exists")
             topic.born(answer.topic_id)
-        elif answer.error_code == _EXISTS:
+        elif answer.error_code == EXISTS:
             if before is Presence.ABSENT:
                 raise Wrong(f"{topic.name} exists, although it was deleted")
             topic.presence = before
@@ -211,8 +202,7 @@ class Records:
 
     def _delete(self, topic: TopicModel, client: Client) -> Action:
         before, change = topic.presence, topic.changing()
-        wanted = DeleteTopicState(topic.name)
-        asked = client.send(DELETE_TOPICS, DeleteTopicsRequest([wanted], (), 30_000))
+        asked = client.send(DELETE_TOPICS, ([(topic.name,)], (), 30_000))
         yield asked
         if asked.is_lost:
             return
@@ -224,7 +214,7 @@ class Records:
             if before is Presence.ABSENT:
                 raise Wrong(f"{topic.name} was deleted, although it does not exist")
             topic.died()
-        elif answer.error_code == _UNKNOWN_TOPIC:
+        elif answer.error_code == UNKNOWN_TOPIC:
             if before is Presence.PRESENT:
                 raise Wrong(f"{topic.name} does not exist, although nobody has deleted it")
             topic.presence = Presence.ABSENT
@@ -238,7 +228,7 @@ class Records:
     def _list(self, client: Client) -> Action:
         """Ask for all topics: those that exist all the while must be in the answer."""
         before = self._present_ids()
-        asked = client.send(METADATA, MetadataRequest(None, allow_auto_topic_creation=False), 12)
+        asked = client.send(METADATA, (None, False), 12)
         yield asked
         if asked.is_lost:
             return
@@ -286,17 +276,7 @@ class Records:
         sent = sent_of(batch, stamps)
         end_before = log.end
         log.sending(sent)
-        row = ProduceRequest(
-            None,
-            acks,
-            30_000,
-            [
-                TopicProduceData(
-                    topic.name, topic.topic_id, [PartitionProduceData(partition, batch)]
-                )
-            ],
-        )
-        asked = client.send(PRODUCE, row, 12, is_answered=acks != 0)
+        asked = send_batch(client, topic, partition, batch, acks=acks)
         if not acks:
             return
         yield asked
@@ -308,33 +288,17 @@ class Records:
         if error == 0:
             if not self.may_miss(topic, log):
                 log.acknowledged(sent, answer.base_offset, end_before)
-        elif error == _UNKNOWN_TOPIC:
+        elif error == UNKNOWN_TOPIC:
             if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a producer, although it exists")
             log.refused(sent)
         elif error == STORAGE:
             if self._history.is_sound and not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name}-{partition}: a storage error, although the disk works")
-        elif error in {10, 18}:  # larger than a segment, or than a message may be
+        elif error in TOO_LARGE:
             log.refused(sent)
         else:
             raise Wrong(f"produce to {topic.name}-{partition}: error {error}")
-
-    @staticmethod
-    def send_fetch(  # a request's parameters
-        topic: TopicModel,
-        partition: int,
-        client: Client,
-        offset: int,
-        size: int = _MOST_BYTES,
-        version: int = 12,
-        *,
-        isolation: int = 0,
-    ) -> Question:
-        """Fetch from an offset."""
-        wanted = FetchPartition(partition, fetch_offset=offset, partition_max_bytes=size)
-        topics = [FetchTopic(topic.name, topic.topic_id, [wanted])]
-        return client.send(FETCH, FetchRequest(isolation_level=isolation, topics=topics), version)
 
     def _fetch(  # a step's parameters
         self,
@@ -347,29 +311,24 @@ class Records:
     ) -> Action:
         log = topic.logs[partition]
         offset = log.start + int(where * (log.end - log.start + 1))
-        asked = self.send_fetch(topic, partition, client, offset, size, version)
+        asked = send_fetch(client, topic, partition, offset, size, version)
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
             return
-        answer = self._answer_of(asked)
-        if answer is None or answer.error_code in {_UNKNOWN_TOPIC, _UNKNOWN_ID}:
+        answer = answer_of(asked.response)
+        if answer is None or answer.error_code in {UNKNOWN_TOPIC, UNKNOWN_ID}:
             if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a consumer, although it exists")
         elif answer.error_code == STORAGE:
             if self._history.is_sound:
                 raise Wrong(f"fetch {topic.name}-{partition}: storage error; the disk works")
-        elif answer.error_code == _OUT_OF_RANGE:
+        elif answer.error_code == OUT_OF_RANGE:
             if log.start <= offset <= log.end and offset >= log.may_start:
                 raise Wrong(f"fetch {topic.name}-{partition} from {offset}: out of range")
         elif answer.error_code:
             raise Wrong(f"fetch {topic.name}-{partition}: error {answer.error_code}")
         else:
             self.check_fetched(topic, partition, offset, bytes(answer.records or b""))
-
-    @staticmethod
-    def _answer_of(asked: Question) -> Any:
-        responses = asked.response.responses
-        return responses[0].partitions[0] if responses else None
 
     def check_fetched(self, topic: TopicModel, partition: int, offset: int, data: bytes) -> None:
         """Compare what a fetch has returned with the log.
@@ -398,7 +357,7 @@ class Records:
             return
         kept = log.kept[int(where * len(log.kept))]
         known = first_from(log, kept.sent.timestamps[0], log.start)
-        asked = self._send_lookup(topic, partition, client, kept.sent.timestamps[0])
+        asked = send_lookup(client, topic, partition, kept.sent.timestamps[0])
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
             return
@@ -408,13 +367,6 @@ class Records:
                 raise Wrong(f"lookup {topic.name}-{partition}: error {answer.error_code}")
         elif known is not None and known[0] >= log.may_start:  # else what came meanwhile is found
             self._check_lookup(topic, partition, kept.sent.timestamps[0], answer)
-
-    def _send_lookup(
-        self, topic: TopicModel, partition: int, client: Client, timestamp: int
-    ) -> Question:
-        wanted = ListOffsetsPartition(partition, timestamp=timestamp)
-        row = ListOffsetsRequest(-1, 0, [ListOffsetsTopic(topic.name, [wanted])])
-        return client.send(LIST_OFFSETS, row, 7)
 
     def _check_lookup(self, topic: TopicModel, partition: int, timestamp: int, answer: Any) -> None:
         """Compare with the first record, in the order of offsets, that is not older."""
@@ -436,8 +388,7 @@ class Records:
         log = topic.logs[partition]
         offset = log.start + int(where * (log.end - log.start + 1))
         log.deleting(offset)
-        wanted = DeleteRecordsTopic(topic.name, [DeleteRecordsPartition(partition, offset)])
-        asked = client.send(DELETE_RECORDS, DeleteRecordsRequest([wanted], 30_000))
+        asked = client.send(DELETE_RECORDS, ([(topic.name, [(partition, offset)])], 30_000))
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
             return
@@ -446,10 +397,10 @@ class Records:
         self._history.tell(f"  {topic.name}-{partition} to {offset}: error {error}")
         if error == 0:
             log.deleted(answer.low_watermark)
-        elif error == _UNKNOWN_TOPIC:
+        elif error == UNKNOWN_TOPIC:
             if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to DeleteRecords, although it exists")
-        elif error == _OUT_OF_RANGE:
+        elif error == OUT_OF_RANGE:
             if log.start <= offset <= log.end and offset >= log.may_start:
                 raise Wrong(f"DeleteRecords of {topic.name} to {offset}: out of range")
         elif self._history.is_sound and error != _POLICY_VIOLATION:
@@ -459,7 +410,7 @@ class Records:
 
     def judge(self) -> None:
         """Find out which topics exist, read all logs, and look everything up."""
-        self._judge = self._history.client(splits=0.03)
+        self._judge = self._history.client(splits=JUDGES_SPLIT)
         self._history.run([self._judge_topics()])
         self._history.run([self._list(self._judge)])
         for topic in self.topics.values():
@@ -470,13 +421,13 @@ class Records:
 
     def _judge_topics(self) -> Action:
         client = self._judge
-        names = [MetadataRequestTopic(name=name) for name in self.topics]
-        asked = client.send(METADATA, MetadataRequest(names, allow_auto_topic_creation=False), 12)
+        names = [{"name": name} for name in self.topics]
+        asked = client.send(METADATA, (names, False), 12)
         yield asked
         for answer in asked.response.topics:
             topic = self.topics[answer.name]
             exists = answer.error_code == 0
-            if not exists and answer.error_code != _UNKNOWN_TOPIC:
+            if not exists and answer.error_code != UNKNOWN_TOPIC:
                 raise Wrong(f"{topic.name} is told with error {answer.error_code}")
             if exists and topic.is_doubtful:
                 topic.partitions = len(answer.partitions)  # the disk took some of the folders
@@ -501,8 +452,8 @@ class Records:
         self, topic: TopicModel, partition: int, client: Client
     ) -> Generator[Question, None, tuple[int, int, list[Stored]]]:
         """Read all of a log; return its start, its end and its batches."""
-        first = self._send_lookup(topic, partition, client, _EARLIEST)
-        last = self._send_lookup(topic, partition, client, _LATEST)
+        first = send_lookup(client, topic, partition, EARLIEST)
+        last = send_lookup(client, topic, partition, LATEST)
         yield first
         yield last
         start, end = (
@@ -512,9 +463,9 @@ class Records:
         stored: list[Stored] = []
         offset = start
         while offset < end:
-            asked = self.send_fetch(topic, partition, client, offset)
+            asked = send_fetch(client, topic, partition, offset)
             yield asked
-            answer = self._judged(self._answer_of(asked), topic, partition)
+            answer = self._judged(answer_of(asked.response), topic, partition)
             batches = list(read_batches(bytes(answer.records or b"")))
             if not batches:
                 break  # up to the end, or the model says that something is missing
@@ -565,27 +516,27 @@ class Records:
             while stored[at].last < offset:
                 at += 1
             if stored[at].base not in fetched or self._history.rng.random() < _AGAIN:
-                question = self.send_fetch(topic, partition, client, offset, 1, 12)
+                question = send_fetch(client, topic, partition, offset, 1, 12)
                 asked.append((offset, stored[at], question))
         behind = [
-            (offset, self.send_fetch(topic, partition, client, offset, 1, 12))
+            (offset, send_fetch(client, topic, partition, offset, 1, 12))
             for offset in range(filled, end + 1)
         ]
-        beyond = self.send_fetch(topic, partition, client, end + 1, 1, 12)
+        beyond = send_fetch(client, topic, partition, end + 1, 1, 12)
         for offset, batch, question in asked:
             yield question
-            answer = self._judged(self._answer_of(question), topic, partition)
+            answer = self._judged(answer_of(question.response), topic, partition)
             found = next(read_batches(bytes(answer.records or b"")), None)
             if found is None or found.base != batch.base or found.body != batch.body:
                 base = None if found is None else found.base
                 raise Wrong(f"a fetch from {offset} begins at {base}, not {batch.base}")
         for offset, question in behind:
             yield question
-            if self._judged(self._answer_of(question), topic, partition).records:
+            if self._judged(answer_of(question.response), topic, partition).records:
                 raise Wrong(f"records at {offset}, behind the last")
         fetched.update(each.base for each in stored)
         yield beyond
-        if self._answer_of(beyond).error_code != _OUT_OF_RANGE:
+        if answer_of(beyond.response).error_code != OUT_OF_RANGE:
             raise Wrong(f"a fetch from {end + 1} is not out of range")
 
     def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
@@ -598,17 +549,11 @@ class Records:
             for each in chosen
             for stamp in each.sent.timestamps[:: max(1, each.sent.size - 1)]
         ]
-        asked = [(stamp, self._send_lookup(topic, partition, client, stamp)) for stamp in stamps]
+        asked = [(stamp, send_lookup(client, topic, partition, stamp)) for stamp in stamps]
         for stamp, question in asked:
             yield question
             answer = self._judged(question.response.topics[0].partitions[0], topic, partition)
             self._check_lookup(topic, partition, stamp, answer)
-
-
-def creation(name: str, partitions: int, settings: Mapping[str, str]) -> CreateTopicsRequest:
-    """Return the request that creates a topic."""
-    configs = [CreatableTopicConfig(*each) for each in settings.items()]
-    return CreateTopicsRequest([CreatableTopic(name, partitions, 1, (), configs)], 30_000)
 
 
 def first_from(log: LogModel, timestamp: int, start: int) -> tuple[int, int] | None:

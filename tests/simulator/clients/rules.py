@@ -6,26 +6,19 @@ an authorizer a producer is refused exactly as the ACLs say. A reload of the set
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.protocol.messages import (
-    alter_client_quotas,
-    alter_user_scram_credentials,
-    create_acls,
-    delete_acls,
-    describe_acls,
-    describe_client_quotas,
-    describe_configs,
-    describe_user_scram_credentials,
-    incremental_alter_configs,
-)
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from tests.simulator.clients.requests import (
+    DELETE,
+    DESCRIBE_CONFIGS,
+    SET,
+    STORAGE,
+    UNKNOWN_TOPIC,
+    send_alter,
+    send_batch,
+)
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.settings import SettingsModel
 
@@ -36,12 +29,11 @@ if TYPE_CHECKING:
     from tests.simulator.history import Action, History
     from tests.simulator.wire import Client, Question
 
-_PRODUCE, _DESCRIBE_ACLS, _CREATE_ACLS, _DELETE_ACLS, _DESCRIBE, _ALTER = 0, 29, 30, 31, 32, 44
+_DESCRIBE_ACLS, _CREATE_ACLS, _DELETE_ACLS = 29, 30, 31
 _DESCRIBE_QUOTAS, _ALTER_QUOTAS, _DESCRIBE_USERS, _ALTER_USERS = 48, 49, 50, 51
-_UNKNOWN_TOPIC, _FORBIDDEN, _STORAGE, _NO_SUCH_USER = 3, 29, 56, 91
+_FORBIDDEN, _NO_SUCH_USER = 29, 91
 _ANY, _OF_A_TOPIC, _ALL, _WRITE, _DENY, _ALLOW = 1, 2, 2, 4, 2, 3
 _LITERAL, _PREFIXED = 3, 4
-_SET, _DELETE = 0, 1
 _ME, _EVERYBODY, _HERE, _EVERYWHERE = "User:ANONYMOUS", "User:*", "10.0.0.1", "*"
 _TOPICS: Final = ("quinces", "quails")
 """No topic has these names: a producer learns that, unless a rule refuses it."""
@@ -70,6 +62,11 @@ BOOKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
 }
 _BAD: Final = {"bad", "16", "-1.0", "ann"}
+
+
+class _Missing(NamedTuple):
+    name: str
+    topic_id: bytes
 
 
 class Rules:
@@ -158,7 +155,7 @@ class Rules:
         answer = next(each for each in asked.answer if isinstance(each, (list, tuple)))[0]
         error = answer.error_code
         self._history.tell(f"  {book} {key} {value}: {error}")
-        if error == _STORAGE and not self._history.is_sound:
+        if error == STORAGE and not self._history.is_sound:
             self._stale[book] = None
             return
         is_bad = value in _BAD or (book == "acl" and " ann " in key and value is not None)
@@ -173,37 +170,21 @@ class Rules:
         if book == "acl":
             name, pattern, principal, where, *codes = key.split(" ")
             rule: Any = (_OF_A_TOPIC, name, int(pattern), principal, where, *map(int, codes))
-            if value is None:
-                gone = [delete_acls.DeleteAclsFilter(*rule)]
-                return client.send(_DELETE_ACLS, delete_acls.DeleteAclsRequest(gone))
-            new = [create_acls.AclCreation(*rule)]
-            return client.send(_CREATE_ACLS, create_acls.CreateAclsRequest(new))
+            kind_of = _CREATE_ACLS if value is not None else _DELETE_ACLS
+            return client.send(kind_of, ([rule],))
         if book == "user":
             user, code = key.split(" ")
-            users = alter_user_scram_credentials
-            row: Any = users.AlterUserScramCredentialsRequest(
-                deletions=[users.ScramCredentialDeletion(user, int(code))]
-            )
-            if value is not None:
-                secret = (int(value), b"salt", bytes(32 * int(code)))
-                new_user = users.ScramCredentialUpsertion(user, int(code), *secret)
-                row = users.AlterUserScramCredentialsRequest(upsertions=[new_user])
-            return client.send(_ALTER_USERS, row)
+            if value is None:
+                return client.send(_ALTER_USERS, ([(user, int(code))],))
+            secret = (int(value), b"salt", bytes(32 * int(code)))
+            return client.send(_ALTER_USERS, ([], [(user, int(code), *secret)]))
         if book == "quota":
             kind, name, what = key.split(" ")
-            entry = alter_client_quotas.EntryData(
-                [alter_client_quotas.EntityData(kind, name)],
-                [alter_client_quotas.OpData(what, float(value or 0), value is None)],
-            )
-            return client.send(_ALTER_QUOTAS, alter_client_quotas.AlterClientQuotasRequest([entry]))
+            change = (what, float(value or 0), value is None)
+            return client.send(_ALTER_QUOTAS, ([([(kind, name)], [change])],))
         number, name, _ = _SOURCES[book]
-        config = incremental_alter_configs.AlterableConfig(
-            key, _DELETE if value is None else _SET, value
-        )
-        resource = incremental_alter_configs.AlterConfigsResource(number, name, [config])
-        return client.send(
-            _ALTER, incremental_alter_configs.IncrementalAlterConfigsRequest([resource])
-        )
+        rows = [(key, DELETE if value is None else SET, value)]
+        return send_alter(client, number, name, rows)
 
     def _list(self, client: Client, book: str) -> Action:
         """Compare all of a book with the model; beside other changes it may be of before."""
@@ -223,16 +204,12 @@ class Rules:
     @staticmethod
     def _send_list(client: Client, book: str) -> Question:
         if book == "acl":
-            rule = (_ANY, None, _ANY, None, None, _ANY, _ANY)
-            return client.send(_DESCRIBE_ACLS, describe_acls.DescribeAclsRequest(*rule))
+            return client.send(_DESCRIBE_ACLS, (_ANY, None, _ANY, None, None, _ANY, _ANY))
         if book == "user":
-            users = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(None)
-            return client.send(_DESCRIBE_USERS, users)
+            return client.send(_DESCRIBE_USERS, (None,))
         if book == "quota":
-            quotas = describe_client_quotas.DescribeClientQuotasRequest([], strict=False)
-            return client.send(_DESCRIBE_QUOTAS, quotas)
-        resource = describe_configs.DescribeConfigsResource(*_SOURCES[book][:2], None)
-        return client.send(_DESCRIBE, describe_configs.DescribeConfigsRequest([resource]))
+            return client.send(_DESCRIBE_QUOTAS, ([], False))
+        return client.send(DESCRIBE_CONFIGS, ([(*_SOURCES[book][:2], None)],))
 
     @staticmethod
     def _read_list(book: str, answer: Any) -> list[tuple[str, str]]:
@@ -266,14 +243,13 @@ class Rules:
         """Produce to a topic that does not exist: whether a rule refuses it comes first."""
         before = self._may_write(name)
         batch = build_batch([Record(0, 0, b"k", b"v")])
-        data = [TopicProduceData(name, b"", [PartitionProduceData(0, batch)])]
-        asked = client.send(_PRODUCE, ProduceRequest(None, -1, 30_000, data), 12)
+        asked = send_batch(client, _Missing(name, b""), 0, batch)
         yield asked
         if asked.is_lost:
             return
         error = asked.answer.responses[0].partition_responses[0].error_code
         may = self._may_write(name)
-        wanted = {None: (_UNKNOWN_TOPIC, _FORBIDDEN), True: (_UNKNOWN_TOPIC,), False: (_FORBIDDEN,)}
+        wanted = {None: (UNKNOWN_TOPIC, _FORBIDDEN), True: (UNKNOWN_TOPIC,), False: (_FORBIDDEN,)}
         if error not in wanted[may if before == may and self._history.step[0] != "burst" else None]:
             raise Wrong(f"a producer to {name} got error {error}; may it write: {may}")
 

@@ -13,7 +13,7 @@ from siltstone.protocol.messages.fetch import (
     FetchTopic,
     ForgottenTopic,
 )
-from tests.simulator.clients.records import FETCH
+from tests.simulator.clients.requests import FETCH
 from tests.simulator.model.log import Wrong, read_batches
 from tests.simulator.model.topics import Presence
 

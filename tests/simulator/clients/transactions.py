@@ -28,14 +28,15 @@ from siltstone.protocol.messages.txn_offset_commit import (
 )
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.batch import TRANSACTIONAL
-from tests.simulator.clients.producers import (
-    INIT_PRODUCER_ID,
+from tests.simulator.clients.producers import INIT_PRODUCER_ID, Lane, Producer, Sending
+from tests.simulator.clients.requests import (
+    CREATE_TOPICS,
+    JUDGES_SPLIT,
+    STORAGE,
     TOO_LARGE,
-    Lane,
-    Producer,
-    Sending,
+    creation,
+    send_fetch,
 )
-from tests.simulator.clients.records import CREATE_TOPICS, STORAGE, creation
 from tests.simulator.model.compacted import read_frames
 from tests.simulator.model.groups import is_certain
 from tests.simulator.model.log import LogModel, Wrong, read_batches
@@ -583,7 +584,7 @@ class Transactions:
                 for lane in producer.lanes:
                     if lane.is_current and lane.topic is not self._compacted:
                         lane.memory.settle(producer.known)
-        client = self._history.client(splits=0.03)
+        client = self._history.client(splits=JUDGES_SPLIT)
         self._history.run([self._wait_until_loaded(client)])
         self._history.run([self._judge_all(client)])
         if self._compacted.settings:
@@ -626,7 +627,7 @@ class Transactions:
         """Read the committed records of the compacted topic: the last one of each key remains."""
         topic, offset, seen = self._compacted, 0, []
         while True:
-            asked = self._sending.records.send_fetch(topic, 0, client, offset, isolation=1)
+            asked = send_fetch(client, topic, 0, offset, isolation=1)
             yield asked
             answer = asked.response.responses[0].partitions[0]
             data = bytes(answer.records or b"")
@@ -659,9 +660,8 @@ class Transactions:
         """Read committed records from the start, and from the middles of some batches."""
         middles = [each for each in view.middles if each > view.start]
         every = max(1, len(middles) // _MOST_READS) if view.ends else len(middles) + 1
-        fetch = self._sending.records.send_fetch
         asked = [
-            (offset, fetch(topic, partition, client, offset, isolation=1))
+            (offset, send_fetch(client, topic, partition, offset, isolation=1))
             for offset in [view.start, *middles[::every]]
         ]
         for offset, question in asked:
