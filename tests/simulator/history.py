@@ -17,7 +17,7 @@ from siltstone.config.errors import StartError
 from tests.simulator.faults import FAILS, NEVER, Fault, Faults, draw_wishes, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
-from tests.simulator.parts import PARTS
+from tests.simulator.parts import PARTS, have_parts
 from tests.simulator.sites import Site, list_sites
 from tests.simulator.wire import Client, Gone
 from tests.simulator.world.disk import Disk
@@ -357,7 +357,7 @@ class History:
     # Steps of the history itself.
 
     def _do_setup(self) -> None:
-        self.run([part.set_up() for part in self.parts.values()])
+        self.run(have_parts(self.parts, "set_up"))
 
     def _do_burst(self, steps: Sequence[Step]) -> None:
         self.run([self._action(each) for each in steps])
@@ -392,8 +392,7 @@ class History:
         self.faults.are_wishes_heard = False
         self._do_mend()
         self.incarnation.let_pass(0.05)  # what asks for no answer is served
-        for part in self.parts.values():
-            part.judge()
+        have_parts(self.parts, "judge")
         self._look_for_failures()
         self.faults.are_wishes_heard = True
 
@@ -409,9 +408,8 @@ class History:
         if self.is_sound and not is_clean:
             raise Wrong("the stop is not clean, although the disk works")
         is_clean = is_clean and was_sound and self.hits == hits
-        for part in self.parts.values():
-            if is_clean and hasattr(part, "stopped"):
-                part.stopped()
+        if is_clean:
+            have_parts(self.parts, "stopped")
         self._begin_again("stop" if is_clean else "kill", steps)
 
     def _do_kill(self, steps: Sequence[Step] = ()) -> None:
@@ -459,13 +457,11 @@ class History:
             break
         for client in self._clients:
             client.forget()
-        for part in self.parts.values():
-            part.restarted(way)
+        have_parts(self.parts, "restarted", way)
         self.step = ["burst", steps]
         self._do_burst(steps)
         self._do_judge()
-        for part in self.parts.values():
-            part.settled()
+        have_parts(self.parts, "settled")
 
     def _start(self) -> None:
         """Start, once more after each start in which the disk has failed."""

@@ -32,16 +32,22 @@ PARTS: Final[Mapping[str, Any]] = {
     "rules": Rules,
     "moves": Moves,
 }
-"""Each part by its name. A part has:
+"""Each part by its name. A part has the first four of these, and those others that it needs:
 
 ``WEIGHTS``            its kinds of steps, and how often they come
 ``draw(rng)``          what it decides once for a history, as data
-``settings_of(drawn)``  the broker's settings that follow from it; some parts have none
 ``draw_step(kind, rng)``  the parameters of a step, as data
-``set_up()``           an action that comes before all steps
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for
-``stopped()``          if there is one: called after a clean stop, the disk is as that has left it
+``settings_of(drawn)``  the broker's settings that follow from what it has drawn
+``set_up()``           an action that comes before all steps
+``stopped()``          called after a clean stop: the disk is as that has left it
 ``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
 ``judge()``            compare all that clients can see with the model, while the disk is sound
 ``settled()``          called when all parts have judged after a start
 """
+
+
+def have_parts(parts: Mapping[str, Any], name: str, *arguments: Any) -> list[Any]:
+    """Have all parts do something for which they have a method; return the results."""
+    able = [part for part in parts.values() if hasattr(part, name)]
+    return [getattr(part, name)(*arguments) for part in able]

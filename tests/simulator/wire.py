@@ -49,6 +49,11 @@ def row_of(struct: Any, given: Any) -> Any:
     return row._replace(**changed) if changed else row
 
 
+def row_for(key: int, given: Any) -> Any:
+    """Return the row of a request."""
+    return row_of(_messages(key)[0].struct, given)
+
+
 class Gone(Exception):  # noqa: N818  # no error: a kill
     """The connection has ended without an answer, although it was needed."""
 
@@ -104,15 +109,12 @@ class Question:
 
 
 def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Question, bytes]:
-    """Return a question and its frame: `row_of` makes a row; the newest version if none is given."""
+    """Return a question and its frame, of the newest version unless one is given."""
     asked, _ = _messages(key)
     version = asked.last if version is None else version
     head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
-    body = (
-        head
-        + (b"\0" if asked.is_flexible(version) else b"")
-        + asked.write(version, row_of(asked.struct, row))
-    )
+    head += b"\0" if asked.is_flexible(version) else b""
+    body = head + asked.write(version, row_for(key, row))
     return Question(key, version, correlation_id), len(body).to_bytes(4, "big") + body
 
 
@@ -145,7 +147,7 @@ class Client:
     def send(
         self, key: int, row: Any, version: int | None = None, *, is_answered: bool = True
     ) -> Question:
-        """Send a request by the newest version unless one is given."""
+        """Send a request, of `row_for`, by the newest version unless one is given."""
         connection = self.connection
         self._correlation_id += 1
         question, frame = ask(key, row, version, self._correlation_id)

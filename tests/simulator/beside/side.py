@@ -27,8 +27,8 @@ from siltstone.protocol.messages.incremental_alter_configs import (
 from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
 from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from tests.simulator.model.log import Wrong
-from tests.simulator.parts import PARTS
-from tests.simulator.wire import LOST, Gone, Question, ask
+from tests.simulator.parts import PARTS, have_parts
+from tests.simulator.wire import LOST, Gone, Question, ask, row_for
 from tests.support.kafka import KafkaBroker
 from tests.support.ports import address_of
 from tests.support.side_by_side import MASKED, Reading, codes_of
@@ -83,6 +83,7 @@ class Caller:
             self._socket = socket.create_connection(self._side.address, _PATIENCE_SECONDS)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._greet()
+        row = row_for(key, row)
         self._correlation_id += 1
         question, frame = ask(key, self._side.spoken(row), version, self._correlation_id)
         self._side.begin()
@@ -208,7 +209,7 @@ class Side:
         passed = 0.0 if self._began is None else time.monotonic() - self._began
         return self.base_ms + int(passed * 1000)
 
-    def client(self) -> Caller:
+    def client(self, **_: Any) -> Caller:
         """Return a new client."""
         self._callers.append(Caller(self))
         return self._callers[-1]
@@ -261,10 +262,9 @@ class Side:
         self.rng.seed(f"{self.plan.seed} {number}")
         self.tell(" ".join(map(str, step)))
         if step[0] == "setup":
-            self.run([part.set_up() for part in self.parts.values()])
+            self.run(have_parts(self.parts, "set_up"))
         elif step[0] == "judge":
-            for part in self.parts.values():
-                part.judge()
+            have_parts(self.parts, "judge")
         elif step[0] == "wait":
             self.let_pass(step[1])
         else:

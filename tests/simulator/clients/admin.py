@@ -85,10 +85,6 @@ class Admin:
     def _topics(self) -> list[TopicModel]:
         return list(self._history.parts["records"].topics.values())
 
-    def set_up(self) -> Action:
-        """Do nothing: the topics are made by others."""
-        yield from ()
-
     def play(self, kind: str, which: float, *rest: Any) -> Action:
         """Play a step."""
         topics = self._topics
@@ -104,9 +100,6 @@ class Admin:
         """Note that nothing is on its way any more."""
         for _, model in self._models.values():
             model.restarted()
-
-    def settled(self) -> None:
-        """Know what `judge` has found."""
 
     def _model(self, topic: TopicModel) -> SettingsModel | None:
         """Return the settings of the present life, None while that is not sure."""

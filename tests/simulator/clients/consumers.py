@@ -141,9 +141,6 @@ class Consumers:
         for each in self._bands:
             each.restarted("kill" if is_durable else way)
 
-    def settled(self) -> None:
-        """Do nothing."""
-
     # Heartbeats.
 
     def _beat(

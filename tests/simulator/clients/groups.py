@@ -169,10 +169,6 @@ class Groups:
         records: Records = self._history.parts["records"]
         return records.topics
 
-    def set_up(self) -> Action:
-        """Do nothing: the first commit finds the coordinator."""
-        yield from ()
-
     def play(self, kind: str, *step: Any) -> Action:
         """Play a step."""
         group = self.groups[int(step[0] * len(self.groups))]

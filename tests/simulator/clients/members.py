@@ -190,12 +190,6 @@ class Members:
         for each in self._companies:
             each.restarted("kill" if is_durable else way)
 
-    def judge(self) -> None:
-        """Do nothing: the offsets are judged with those of all groups."""
-
-    def settled(self) -> None:
-        """Do nothing."""
-
     # Joining.
 
     def _gather(

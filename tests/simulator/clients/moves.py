@@ -54,10 +54,6 @@ class Moves:
         self._changes = 0
         self._last: dict[tuple[bytes, int], int] = {}
 
-    def set_up(self) -> Action:
-        """Do nothing: the topics are made by others."""
-        yield from ()
-
     def play(self, kind: str, *rest: Any) -> Action:
         """Play a step."""
         if kind == "directories":
@@ -68,9 +64,6 @@ class Moves:
         """Note that a power failure may have taken the copy that is under way."""
         if way == "power":
             self._wanted.clear()
-
-    def settled(self) -> None:
-        """Know what `judge` has found."""
 
     def _topics(self) -> list[TopicModel]:
         return list(self._history.parts["records"].topics.values())

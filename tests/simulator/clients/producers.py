@@ -226,10 +226,6 @@ class Producers:
         self._ids: dict[int, None] = {}
         self._sending = Sending(history)
 
-    def set_up(self) -> Action:
-        """Do nothing: a producer gets its id with its first batch."""
-        yield from ()
-
     def play(
         self, kind: str, who: float, which: float, partition: float, where: float, *rest: Any
     ) -> Action:

@@ -117,10 +117,6 @@ class Rules:
         self._stale: dict[str, None] = {}
         """Books whose file may have a refused change: the disk may refuse the old text, too."""
 
-    def set_up(self) -> Action:
-        """Do nothing: the books are empty."""
-        yield from ()
-
     def play(self, kind: str, *rest: Any) -> Action:
         """Play a step."""
         client = self._history.client() if self._history.step[0] == "burst" else self._client
@@ -128,8 +124,6 @@ class Rules:
             return self._reload()
         if kind == "obey":
             return self._obey(client, *rest)
-        if rest[0] not in self._books:
-            return self.set_up()
         return self._change(client, *rest) if kind == "rule" else self._list(client, *rest)
 
     def restarted(self, way: str) -> None:
@@ -138,12 +132,11 @@ class Rules:
             model.restarted()
         self._stale.clear()
 
-    def settled(self) -> None:
-        """Know what `judge` has found."""
-
     # Steps.
 
     def _change(self, client: Client, book: str, key: str, value: str | None) -> Action:
+        if book not in self._books:
+            return
         model = self._books[book]
         before, change = model.possible, model.begin()
         known = model.may_be(key)
@@ -188,6 +181,8 @@ class Rules:
 
     def _list(self, client: Client, book: str) -> Action:
         """Compare all of a book with the model; beside other changes it may be of before."""
+        if book not in self._books:
+            return
         asked = self._send_list(client, book)
         yield asked
         if asked.is_lost or self._history.step[0] == "burst":

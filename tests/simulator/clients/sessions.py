@@ -7,12 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    ForgottenTopic,
-)
 from tests.simulator.clients.requests import FETCH
 from tests.simulator.model.log import Wrong, read_batches
 from tests.simulator.model.topics import Presence
@@ -178,10 +172,6 @@ class Sessions:
         records: Records = self._history.parts["records"]
         return records
 
-    def set_up(self) -> Action:
-        """Do nothing: a session begins with its first fetch."""
-        yield from ()
-
     def play(self, kind: str, number: int, *rest: Any) -> Action:
         """Play a step."""
         slot = self._slots[number]
@@ -212,9 +202,6 @@ class Sessions:
             if slot.session is not None and self._history.is_sound:
                 self._history.run([self._poll(slot, slot.session, None, None, 0, _ALL_BYTES)])
 
-    def settled(self) -> None:
-        """Do nothing."""
-
     # Requests.
 
     def _places(self, session: Session) -> list[tuple[Place, TopicModel]]:
@@ -239,23 +226,15 @@ class Sessions:
         session.wanted[place] = Wanted(offset, (1, _ENOUGH, _ENOUGH)[int(share * 1000) % 3])
         return place
 
-    def _row(self, session: Session, named: list[Place], **more: Any) -> FetchRequest:
+    def _row(self, session: Session, named: list[Place], **more: Any) -> dict[str, Any]:
         rows = []
         for key, place in named:
             wanted = session.wanted[key, place]
             wanted.offset = wanted.next
-            rows.append(
-                FetchTopic(
-                    *_name(session, key),
-                    [
-                        FetchPartition(
-                            place, fetch_offset=wanted.offset, partition_max_bytes=wanted.size
-                        )
-                    ],
-                )
-            )
-        row = FetchRequest(min_bytes=1, session_id=session.id, session_epoch=session.epoch)
-        return row._replace(topics=rows, **more)
+            part = {"fetch_offset": wanted.offset, "partition_max_bytes": wanted.size}
+            rows.append((*_name(session, key), [{"partition": place, **part}]))
+        of_session = {"session_id": session.id, "session_epoch": session.epoch}
+        return {"min_bytes": 1, **of_session, "topics": rows, **more}
 
     def _view(self, session: Session) -> dict[Place, View]:
         topics = self._records.topics
@@ -278,7 +257,7 @@ class Sessions:
             return
         row = self._row(session, list(session.wanted))
         if before is not None and not is_abandoned:
-            row = row._replace(session_id=before.id)
+            row["session_id"] = before.id
             before.may_be_gone = True
         view = self._view(session)
         self._opening += 1
@@ -344,7 +323,7 @@ class Sessions:
         if forget is not None and session.wanted:
             place = list(session.wanted)[int(forget * len(session.wanted))]
             del session.wanted[place]
-            forgotten = [ForgottenTopic(*_name(session, place[0]), [place[1]])]
+            forgotten = [(*_name(session, place[0]), [place[1]])]
         row = self._row(
             session,
             [each for each in named if each is not None and each in session.wanted],
@@ -398,15 +377,15 @@ class Sessions:
         expected = _NOT_FOUND
         is_live = session in self._live
         if how == "epoch":
-            row = row._replace(session_epoch=session.epoch + 1)
+            row["session_epoch"] += 1
             expected = _BAD_EPOCH if is_live else _NOT_FOUND
         elif how == "id":
-            row = row._replace(session_id=session.id ^ 1)
+            row["session_id"] ^= 1
         elif how == "kind":
             version = 12 if session.is_by_id else 13
             expected = _MIXED if is_live else _NOT_FOUND
         else:
-            row, expected = row._replace(session_epoch=_FINAL), 0
+            row["session_epoch"], expected = _FINAL, 0
             session.may_be_gone = True
             slot.session = None
         asked = slot.client.send(FETCH, row, version)
