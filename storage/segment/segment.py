@@ -343,6 +343,7 @@ class LogSegment(ReadableSegment):
             file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
         )
         files.unlink(self.files.path(files.INDEX))
+        self.files.forget(files.INDEX)  # else readers go on with the one that may be damaged
         if durably:
             files.fsync_directory(self.files.directory)
         cut = self.size - scan.end

@@ -53,6 +53,18 @@ def producers_of(folder: Path) -> ProducerStateManager:
     return ProducerStateManager(folder, TopicPartition("t", 0))
 
 
+def test_readers_go_on_with_the_rebuilt_index(tmp_path: Path) -> None:
+    """The old one was open, since the check before has read it, and is of no use any more."""
+    fill(tmp_path)
+    (tmp_path / "00000000000000000000.index").write_bytes(bytes(80))
+    reopened = load_segment(tmp_path, CONFIG)
+    assert reopened.find_damage() is not None
+
+    reopened.recover()
+
+    assert reopened.find_damage() is None
+
+
 def test_sound_segment_is_left_as_it_is(tmp_path: Path) -> None:
     """Recovery rebuilds the very same indexes that appends have made."""
     fill(tmp_path)
