@@ -17,18 +17,20 @@ from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 
 _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
+_REPLACED = (files.LEADER_EPOCHS, files.PARTITION_METADATA)
 
 
 def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
     """Undo or complete a change that a crash interrupted; return the segments' files after that.
 
-    The order of the steps is part of the format. Each may be interrupted and repeated.
+    Temporary files, which a crash has left half written, are deleted. The order of the steps is
+    part of the format. Each may be interrupted and repeated.
 
     Raises:
         OSError: The folder cannot be read or changed. If a link is in it, nothing is changed.
     """
     names = files.list_folder(path)
-    deleted = {name for name in names if _is_deleted(name)}
+    deleted = {name for name in names if _is_deleted(name) or _is_half_written(name)}
     parsed = {name: each for name in names - deleted if (each := files.parse_name(name))}
     cleaned = {name for name, each in parsed.items() if each.suffix == files.CLEANED}
     swaps = {name for name, each in parsed.items() if each.suffix == files.SWAP}
@@ -52,6 +54,12 @@ def settle(path: Path, config: TopicConfig) -> list[SegmentName]:
 
 def _is_deleted(name: str) -> bool:
     return name.endswith(files.DELETED) and not name.endswith(_SNAPSHOT_OF_METADATA_DELETED)
+
+
+def _is_half_written(name: str) -> bool:
+    """Tell whether a file was written to replace another one, and never did."""
+    whole = name.removesuffix(files.TEMPORARY)
+    return whole != name and (whole in _REPLACED or files.parse_name(whole) is not None)
 
 
 def _unfinished(swaps: set[str], cleaned: set[str], parsed: dict[str, SegmentName]) -> set[str]:

@@ -127,6 +127,18 @@ def test_leftover_deleted_files_go(folder: LogFolder, is_clean: bool) -> None:
     assert _offsets(folder, is_clean) == list(range(7))
 
 
+@clean_and_crashed
+@pytest.mark.parametrize("whole", [_name(3, ".snapshot"), "leader-epoch-checkpoint"])
+def test_half_written_files_go(folder: LogFolder, whole: str, is_clean: bool) -> None:
+    """A kill left them before they replaced a file; other programs' files stay."""
+    (folder.path / f"{whole}.tmp").write_bytes(b"half")
+    (folder.path / "notes.tmp").write_bytes(b"an operator's")
+
+    assert _offsets(folder, is_clean) == list(range(7))
+    assert not (folder.path / f"{whole}.tmp").exists()
+    assert (folder.path / "notes.tmp").exists()
+
+
 def test_snapshots_of_replaced_segments_go(folder: LogFolder) -> None:
     """A snapshot inside the range that was swapped belongs to no segment any more."""
     _write_cleaned(folder, 0, [1, 3], dict.fromkeys(KINDS, ".swap"))
