@@ -8,10 +8,12 @@ All bytes that have arrived and are not served yet count against ``queued.max.re
 including bytes of incomplete frames. Above the limit large frames wait. While others wait for
 memory, a client must send as fast as if the bytes that it holds came in ``WHOLE_SECONDS``. `judge`
 measures this rate once a second. If a client has been too slow for ``GRACE_SECONDS``, it is closed
-as soon as another client lacks room, and never before.
+as soon as another client lacks room, and never before. A frame for which the system has no memory
+waits, too, and is tried again once a second.
 """
 
 import asyncio
+import logging
 import mmap
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
@@ -28,6 +30,17 @@ _POOL_LIMIT = 8
 _NO_LIMIT_BYTES = 512 * 1024 * 1024
 _SMALL_FRAMES_BYTES = 8 * 1024 * 1024
 _RESUMED_PER_TURN = 64
+
+_logger = logging.getLogger(__name__)
+
+
+def new_pages(size: int) -> mmap.mmap:
+    """Return memory of its own; whole pages, which are used only when they are written.
+
+    Raises:
+        OSError: The system has no memory.
+    """
+    return mmap.mmap(-1, size)
 
 
 class Client(Protocol):
@@ -105,16 +118,21 @@ class Buffers:
         self._taken: dict[LargeBuffer, Client] = {}  # in the order in which they were taken
         self._free: list[mmap.mmap] = []
         self._waiting: dict[Client, None] = {}
+        self._refused: dict[Client, None] = {}  # the system had no memory for their frames
 
     def take(self, size: int, client: Client) -> LargeBuffer | None:
         """Return a buffer for a frame of ``size`` bytes; or None and resume the client later."""
         if self._taken and not self._has_room(client):
             self._waiting[client] = None
             return None
-        if size <= _POOLED_BYTES:
-            memory = self._free.pop() if self._free else mmap.mmap(-1, _POOLED_BYTES)
+        if size <= _POOLED_BYTES and self._free:
+            memory = self._free.pop()
         else:
-            memory = mmap.mmap(-1, size)
+            try:
+                memory = new_pages(max(size, _POOLED_BYTES))
+            except OSError:
+                self._refused[client] = None
+                return None
         buffer = LargeBuffer(memory, size)
         self._taken[buffer] = client
         return buffer
@@ -154,11 +172,13 @@ class Buffers:
     def forget(self, client: Client) -> None:
         """Forget a client that has closed. Memory that its request still uses stays counted."""
         self._waiting.pop(client, None)
+        self._refused.pop(client, None)
 
     def judge(self, seconds: float) -> None:
         """Note how fast clients were in the last ``seconds``; call it at a steady pace.
 
-        Time in which the loop stood still does not count: it is not the clients' fault.
+        Time in which the loop stood still does not count: it is not the clients' fault. Frames for
+        which the system had no memory are tried again.
         """
         self.unread.judge(seconds)
         for client, holding in self._holdings.items():
@@ -167,6 +187,13 @@ class Buffers:
             left = holding.seconds_left - (seconds if client.is_its_turn else seconds * _OUR_TURN)
             left += arrived * WHOLE_SECONDS / holding.size
             holding.seconds_left = max(-GRACE_SECONDS, min(left, GRACE_SECONDS))
+        if self._refused:
+            _logger.warning(
+                "large requests wait, the system has no memory clients=%d", len(self._refused)
+            )
+            self._waiting |= self._refused
+            self._refused.clear()
+            self._wake()
         if self._waiting:
             self._has_room(None)
 

@@ -1,11 +1,22 @@
 """Receive memory: what is pooled, what is capped, which client waits, which is closed for it."""
 
 import asyncio
+import errno
+import os
+from typing import Never
 
+import pytest
+
+from siltstone.broker.net import buffers
 from siltstone.broker.net.buffers import Buffers, LargeBuffer
 from siltstone.broker.net.unread import GRACE_SECONDS
 
 MIB = 1 << 20
+
+
+def refuse(_size: int) -> Never:
+    """Stand in for `new_pages` of a system without memory."""
+    raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
 
 class Peer:
@@ -98,6 +109,42 @@ async def test_memory_is_reused_after_it_was_given_back() -> None:
     assert second is not None
     assert bytes(second.view[:3]) == b"abc"
     assert second.received == 0
+
+
+async def test_a_frame_waits_while_the_system_has_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is tried again once a second, not in a loop that keeps the broker busy."""
+    room = Room()
+    peer = room.peer("late")
+    new_pages = buffers.new_pages
+    monkeypatch.setattr(buffers, "new_pages", refuse)
+
+    assert not peer.begin(MIB)
+    await asyncio.sleep(0)
+    assert not room.resumed
+
+    monkeypatch.setattr(buffers, "new_pages", new_pages)
+    room.buffers.judge(1)
+    await asyncio.sleep(0)
+    assert room.resumed == ["late"]
+    assert peer.begin(MIB)
+
+
+async def test_a_closed_client_is_not_resumed_when_memory_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its connection may be another client's by then."""
+    room = Room()
+    peer = room.peer("gone")
+    monkeypatch.setattr(buffers, "new_pages", refuse)
+    assert not peer.begin(MIB)
+
+    room.buffers.forget(peer)
+    room.buffers.judge(1)
+    await asyncio.sleep(0)
+
+    assert not room.resumed
 
 
 async def test_only_what_has_arrived_counts() -> None:
