@@ -269,7 +269,8 @@ class LogManager:
                 if files.exists(path, follow=False):
                     return f"{path} exists; move it away"
             except OSError as error:  # its name is too long, or may not be looked at
-                if directory is folder.directory:
+                is_kept = folder.topic_partition in self._unrenamed  # an old folder, perhaps here
+                if directory is folder.directory or is_kept:
                     return str(error)
         left = self._leaving.get(folder.topic_partition)
         if left is None or left is folder.directory:  # creating it fsyncs all names

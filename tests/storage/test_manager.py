@@ -671,6 +671,21 @@ def test_a_deleted_folder_that_may_come_back_is_not_made_elsewhere(
         assert manager.logs[ORDERS].path == path
 
 
+def test_a_folder_that_cannot_be_looked_at_is_not_made_elsewhere(
+    tmp_path: Path, disk: Disk
+) -> None:
+    """A start would find two; partitions of other names are created."""
+    with _running(tmp_path / "one", tmp_path / "two") as manager:
+        old = manager.create(ORDERS, TOPIC_ID, TopicConfig()).directory
+        _refuse_deletion(manager, disk, errno.EIO)
+        disk.fail("stat", errno.EIO, str(old.path))
+
+        with pytest.raises(KafkaStorageError, match="Input/output error"):
+            manager.create(ORDERS, uuid.uuid4(), TopicConfig())
+
+        assert manager.create(_partition(1), TOPIC_ID, TopicConfig()).directory is not old
+
+
 def test_a_folder_that_is_renamed_later_may_come_back_too(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
