@@ -411,7 +411,8 @@ class TopicRegistry:
             await self._io.run(self._cleaning.delete, *there)
         except KafkaStorageError as error:
             _logger.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
-        else:
+            return
+        if not self._manager.futures.has_sources(partitions):
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
     def _publish(self, name: str, entry: CatalogTopic) -> Topic:

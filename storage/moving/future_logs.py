@@ -27,6 +27,7 @@ class FutureLogs:
     def __init__(self, placement: Placement, schedule_removal: Callable[[Path], None]) -> None:
         self.under_way: dict[TopicPartition, FutureLog] = {}
         self.found: tuple[FoundFolder, ...] = ()  # constant after load: interrupted copies
+        self._left: dict[Path, TopicPartition] = {}
         self._placement = placement
         self._schedule_removal = schedule_removal
 
@@ -45,15 +46,24 @@ class FutureLogs:
         del self.under_way[future.topic_partition]
         self._placement.add(future.source if future.has_taken_over else future.directory, -1)
 
+    def note_source(self, future: FutureLog) -> None:
+        """Note that a log has moved; its old folder exists until `remove_source`."""
+        self._left[_source_of(future)] = future.topic_partition
+
+    def has_sources(self, topic_partitions: Container[TopicPartition]) -> bool:
+        """Tell whether an old folder of one of the partitions is left for a start to delete."""
+        return any(each in topic_partitions for each in list(self._left.values()))
+
     def remove_source(self, future: FutureLog) -> None:
         """Delete the old folder of a log that has moved. Blocks; if it fails, a start deletes it.
 
         Raises:
             OSError: Its directory does not allow it.
         """
-        path = future.source.path / folder_name(future.topic_partition)
+        path = _source_of(future)
         with future.log.names.changing():  # a pin may be linking the files under their old names
             self._doom(path, future.topic_partition)
+        del self._left[path]
         future.forget_source()
         files.unlink(future.final_path / files.MOVED)
         files.fsync_directory(future.final_path)
@@ -101,3 +111,7 @@ class FutureLogs:
         files.rename(path, gone)
         files.fsync_directory(path.parent)
         self._schedule_removal(gone)
+
+
+def _source_of(future: FutureLog) -> Path:
+    return future.source.path / folder_name(future.topic_partition)

@@ -94,6 +94,7 @@ class LogDirMove:
     async def finish(self) -> None:
         """Move the cleaner's checkpoint, and remove the old folder."""
         future, services = self.future, self._services
+        services.logs.futures.note_source(future)
         try:
             await services.io.run(
                 services.cleaning.manager.move_checkpoint,

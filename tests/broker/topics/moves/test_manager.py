@@ -350,6 +350,22 @@ async def test_the_copy_of_a_deleted_topic_goes_at_the_start(tmp_path: Path) -> 
         assert not copies(tmp_path)
 
 
+async def test_the_old_folder_of_a_deleted_topic_goes_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that has kept it does not bring the topic back."""
+    async with Directories(tmp_path) as home:
+        log = await home.create()
+        append(log, 3)
+        install(monkeypatch).fail("rename", path="data-0/orders-0", times=1)
+        await home.move()
+        assert folders(home.first) == ["orders-0"]
+        await home.services.topics.delete(home.services.topics.topics["orders"])
+    async with Directories(tmp_path) as home:
+        assert not home.services.topics.topics
+        assert "orders-0" not in folders(home.first)
+
+
 async def test_two_folders_and_no_mark(tmp_path: Path) -> None:
     """Kafka, killed amid its renames, leaves two; nobody can tell, so nothing starts."""
     async with Directories(tmp_path) as home:
