@@ -336,6 +336,11 @@ class LogManager:
         for directory, reason in failed.items():
             raise directory.fail(reason) from reason
 
+    def has_remains(self, topic: str) -> bool:
+        """Tell whether the disk has kept a folder of a topic that a start must not serve."""
+        is_left = any(each.topic == topic for each in list(self._unrenamed))
+        return is_left or self.futures.has_source(topic)
+
     def _take_out(self, topic_partition: TopicPartition) -> _Doomed:
         """Stop serving a partition, and return the present and the future name of its folder."""
         aside = self.set_aside.pop(topic_partition, None)

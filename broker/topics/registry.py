@@ -412,7 +412,7 @@ class TopicRegistry:
         except KafkaStorageError as error:
             _logger.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
             return
-        if not self._manager.futures.has_sources(partitions):
+        if not self._manager.has_remains(name):
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
     def _publish(self, name: str, entry: CatalogTopic) -> Topic:

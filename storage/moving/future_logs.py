@@ -50,9 +50,9 @@ class FutureLogs:
         """Note that a log has moved; its old folder exists until `remove_source`."""
         self._left[_source_of(future)] = future.topic_partition
 
-    def has_sources(self, topic_partitions: Container[TopicPartition]) -> bool:
-        """Tell whether an old folder of one of the partitions is left for a start to delete."""
-        return any(each in topic_partitions for each in list(self._left.values()))
+    def has_source(self, topic: str) -> bool:
+        """Tell whether an old folder of a topic is left for a start to delete."""
+        return any(each.topic == topic for each in list(self._left.values()))
 
     def remove_source(self, future: FutureLog) -> None:
         """Delete the old folder of a log that has moved. Blocks; if it fails, a start deletes it.

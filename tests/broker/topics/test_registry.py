@@ -1,6 +1,7 @@
 """Topics come and go as a whole, for everybody at once, whatever fails in between."""
 
 import asyncio
+import errno
 import gc
 import threading
 from collections.abc import Callable
@@ -24,6 +25,7 @@ from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
+from tests.support.faults import install
 from tests.support.logs import append_waiting
 from tests.support.services import ServicesOnDisk
 
@@ -320,6 +322,30 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
 
     assert topic.partitions == home.writer.state.topics["orders"].partitions == 1
     assert _folders(home) == ["orders-0"]
+
+
+async def test_half_a_partition_of_a_deleted_topic_goes_with_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that a growth has left on the disk does not bring the topic back."""
+    home = await ServicesOnDisk(tmp_path).open()
+    topics = home.services.topics
+    topic = await topics.create("orders", 1, {})
+    disk = install(monkeypatch)
+    disk.fail("create", errno.ENOSPC, "orders-1/0")
+    disk.fail("unlink", errno.EIO, "orders-1/partition")
+    with pytest.raises(KafkaStorageError):
+        await topics.add_partitions(topic, 2)
+    disk.mend()
+    home.services.logs.directories[0].check()
+    await topics.delete(topic)
+    await topics.create("others", 1, {})
+    assert _folders(home) == ["orders-1", "others-0"]
+    home.crash()
+    again = await ServicesOnDisk(tmp_path).open()
+    assert list(again.services.topics.topics) == ["others"]
+    assert _folders(again) == ["others-0"]
+    await again.close()
 
 
 async def test_partitions_that_were_refused_do_not_come_back_with_the_next_refusal(
