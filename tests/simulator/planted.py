@@ -191,11 +191,14 @@ def _search(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="a fault; all without one")
     parser.add_argument("--seeds", type=int, default=5000, help="how many seeds of each (5000)")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--from-zero", action="store_true", help="begin with seed 0, not as noted")
     options = parser.parse_args(arguments)
     unknown = [name for name in options.names if name not in PLANTED]
     if unknown:
         parser.error(f"no fault has the name {', '.join(unknown)}; without a name: list")
-    return searching.main(options.names, PLANTED, options.seeds, options.processes)
+    return searching.main(
+        options.names, PLANTED, options.seeds, options.processes, is_from_zero=options.from_zero
+    )
 
 
 def main(arguments: Sequence[str]) -> int:

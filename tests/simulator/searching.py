@@ -2,7 +2,8 @@
 
 A fault is found by a seed that is wrong in the tree that has it and is not wrong in the same way
 without it. What was found is kept in `.cache/simulate`, by the content of patch and simulator, so
-that a search goes on where it was ended.
+that a search goes on where it was ended. `planted/found.tsv` has the first seed that found each; a
+search plays that one first.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from tests.simulator.planted import Patch
 
+FOUND: Final = Path(__file__).parent / "planted" / "found.tsv"
 KEPT: Final = ROOT / ".cache" / "simulate" / "planted.jsonl"
 _CHUNK: Final = 40
 """Histories of one process: a killed broker stays in its memory."""
@@ -122,13 +124,31 @@ def read_kept() -> dict[str, Search]:
     return {each.key: each for each in (Search(**row) for row in rows)}
 
 
-def search_all(patches: Sequence[Patch], seeds: int, processes: int) -> Iterator[Search]:
-    """Search for faults, a few seeds of each in turn; yield each that is found or given up."""
+def read_found() -> dict[str, int]:
+    """Return the seeds that have found faults, by the names of these."""
+    rows = (line.split("\t") for line in FOUND.read_text().splitlines())
+    return {name: int(seed) for name, seed in rows}
+
+
+def write_found(searches: Iterable[Search]) -> None:
+    """Note the seeds that have found faults beside those of other faults."""
+    found = read_found() | {each.name: each.seed for each in searches if each.seed is not None}
+    FOUND.write_text("".join(f"{name}\t{found[name]}\n" for name in sorted(found)))
+
+
+def search_all(
+    patches: Sequence[Patch], seeds: int, processes: int, found: Mapping[str, int]
+) -> Iterator[Search]:
+    """Search for faults, a few seeds of each in turn; yield each that is found or given up.
+
+    The seed that has ``found`` a fault before comes first.
+    """
     kept = read_kept()
+    way = "" if found else " from 0"
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     searches = [
         kept.get(key) or Search(patch.name, key)
-        for patch, key in ((each, key_of(each)) for each in patches)
+        for patch, key in ((each, key_of(each) + way) for each in patches)
     ]
     by_name = {patch.name: patch for patch in patches}
     trees: dict[str, Path] = {}
@@ -136,6 +156,11 @@ def search_all(patches: Sequence[Patch], seeds: int, processes: int) -> Iterator
     def go_on(search: Search, folder: Path) -> Search:
         if search.name not in trees:
             trees[search.name] = applied(by_name[search.name], folder / search.name)
+            if not search.next and search.name in found:
+                seed = found[search.name]
+                again = advance(replace(search, next=seed), trees[search.name], seed + 1)
+                if again.seed is not None:
+                    return again
         return advance(search, trees[search.name], seeds)
 
     with (
@@ -170,13 +195,22 @@ def table(searches: Iterable[Search]) -> str:
     return "\n".join(rows)
 
 
-def main(names: Sequence[str], planted: Mapping[str, Patch], seeds: int, processes: int) -> int:
-    """Search for faults and tell what was found; return 1 if one was not."""
+def main(
+    names: Sequence[str],
+    planted: Mapping[str, Patch],
+    seeds: int,
+    processes: int,
+    *,
+    is_from_zero: bool,
+) -> int:
+    """Search for faults, tell and note what was found; return 1 if one was not."""
     searches = []
-    for each in search_all([planted[name] for name in names or planted], seeds, processes):
+    wanted = [planted[name] for name in names or planted]
+    for each in search_all(wanted, seeds, processes, {} if is_from_zero else read_found()):
         searches.append(each)
         found = "not found" if each.seed is None else f"seed {each.seed}: {each.fault}"
         sys.stderr.write(f"{each.name}: {found} ({each.next} histories, {each.seconds:.0f} s)\n")
+        write_found(searches)
     sys.stdout.write(table(searches) + "\n")
     missing = [each.name for each in searches if each.seed is None]
     return 1 if missing else 0

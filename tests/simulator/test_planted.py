@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulator import planted
 from tests.simulator.planted import PLANTED, ROOT, Patch, applied, apply, environment, read_patch
+from tests.simulator.searching import read_found
 from tools.sources import parse
 
 PAGE = Path(__file__).parent / "planted" / "README.md"
@@ -60,6 +61,11 @@ def test_the_page_names_a_test_for_each() -> None:
 
     assert [name for name, _, _ in rows] == sorted(PLANTED)
     assert [each for each in rows if f"def {each[2]}(" not in (ROOT / each[1]).read_text()] == []
+
+
+def test_seeds_are_noted_of_patches_that_exist() -> None:
+    """A seed that has found a fault has the name of its patch."""
+    assert read_found().keys() <= PLANTED.keys()
 
 
 def test_a_command_runs_with_the_fault(capfd: pytest.CaptureFixture[str]) -> None:

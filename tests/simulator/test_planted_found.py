@@ -7,7 +7,14 @@ import pytest
 
 from tests.simulator import searching
 from tests.simulator.planted import PLANTED, ROOT, applied
-from tests.simulator.searching import Search, advance, search_all, table
+from tests.simulator.searching import (
+    Search,
+    advance,
+    read_found,
+    search_all,
+    table,
+    write_found,
+)
 
 WITHIN = 100
 ADVICE = (
@@ -54,12 +61,16 @@ class Broker:
 @pytest.fixture(autouse=True)
 def _kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(searching, "KEPT", tmp_path / "kept" / "planted.jsonl")
+    monkeypatch.setattr(searching, "FOUND", tmp_path / "found.tsv")
+    searching.FOUND.write_text("alter\t12\n")
 
 
-def _search(monkeypatch: pytest.MonkeyPatch, broker: Broker, seeds: int) -> list[Search]:
+def _search(
+    monkeypatch: pytest.MonkeyPatch, broker: Broker, seeds: int, **found: int
+) -> list[Search]:
     monkeypatch.setattr(searching, "play_seeds", broker.play)
     monkeypatch.setattr(searching, "applied", lambda _patch, into: into)
-    return list(search_all([PLANTED["reuse"]], seeds, 1))
+    return list(search_all([PLANTED["reuse"]], seeds, 1, found))
 
 
 def test_a_seed_that_is_wrong_without_the_patch_does_not_count(
@@ -84,6 +95,24 @@ def test_a_search_goes_on_where_it_was_ended(monkeypatch: pytest.MonkeyPatch) ->
     assert (given_up.seed, given_up.next) == (None, 60)
     assert found == again
     assert broker.played == [(0, 40), (40, 60), (60, 100)]
+
+
+@pytest.mark.parametrize(("seed", "played"), [(50, [(50, 51)]), (9, [(9, 10), (0, 40), (40, 80)])])
+def test_the_seed_that_found_it_before_comes_first(
+    monkeypatch: pytest.MonkeyPatch, seed: int, played: list[tuple[int, int]]
+) -> None:
+    """If it no longer does, the search begins with the first seed."""
+    broker = Broker({50: "ends at 9"}, {})
+    (found,) = _search(monkeypatch, broker, 100, reuse=seed)
+
+    assert (found.seed, broker.played) == (50, played)
+
+
+def test_what_was_found_is_noted_beside_what_was_before() -> None:
+    """A fault that was not found keeps its seed."""
+    write_found([Search("reuse", "", 51, 50), Search("alter", "", 100)])
+
+    assert read_found() == {"alter": 12, "reuse": 50}
 
 
 def test_the_table_names_what_was_not_found() -> None:
