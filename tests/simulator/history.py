@@ -61,6 +61,8 @@ class Plan(NamedTuple):
 
 
 _CHANGES = frozenset({"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"})
+_OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge"})
+"""Kinds of steps that are of no part."""
 RESTARTS = ("stop", "kill", "dies", "power", "power_dies")
 
 
@@ -84,32 +86,42 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     for name, part in PARTS.items():
         if hasattr(part, "settings_of"):
             settings += part.settings_of(parts[name])
-    weights: dict[str, float] = {}
-    for name, part in PARTS.items():
-        for kind, weight in part.WEIGHTS.items():
-            weights[kind] = weight * rng.choice((0, 1, 1, 3)) if parts[name] else 0
-    weights["produce"] = max(weights["produce"], 6)
-    weights |= {
-        "wait": 3,
-        "burst": rng.choice((0, 1, 3)),
-        "fault": rng.choice((0, 1, 1, 3)),
-        "mend": 1,
-        "judge": 0.2,
-    }
+    weights = _draw_weights(rng, parts)
     kinds = list(weights)
-    picks = rng.choices(kinds, [weights[each] for each in kinds], k=count)
-    for _ in range(rng.choice((1, 1, 2))):
-        picks[rng.randrange(count // 3, count)] = rng.choice(RESTARTS)
-    own = {
-        kind: weights[kind]
-        for kind in kinds
-        if kind not in {"wait", "burst", "fault", "mend", "judge"}
-    }
+    picks = rng.choices(kinds, list(weights.values()), k=count)
+    own = {kind: weight for kind, weight in weights.items() if weight and kind not in _OTHERS}
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(count // 3, count)
+        picks[at] = rng.choice(RESTARTS)
+        before, trouble = max(0, at - rng.randrange(1, 6)), rng.choice(("", "fault", "rare"))
+        if trouble == "fault":  # what it leaves half done meets the restart
+            picks[before] = trouble
+        elif trouble:
+            picks[before:at] = rng.choices(("burst", *own), k=at - before)
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
+
+
+def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:
+    """Draw how often each kind of step comes; many histories use few parts, each of them much."""
+    share = rng.choice((0.15, 0.4, 1.0))
+    weights: dict[str, float] = {}
+    for name, part in PARTS.items():
+        is_used = rng.random() < share and parts[name]
+        for kind, weight in part.WEIGHTS.items():
+            weights[kind] = weight * rng.choice((0, 1, 1, 3)) if is_used else 0
+    weights["produce"] = max(weights["produce"], 6)
+    percent = sum(weights.values()) / 100
+    return weights | {
+        "wait": 3 * percent,
+        "burst": rng.choice((0, 2, 5)) * percent,
+        "fault": rng.choice((0, 1, 2, 5)) * percent,
+        "mend": percent,
+        "judge": 0.3 * percent,
+    }
 
 
 def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
@@ -118,7 +130,7 @@ def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
     if kind in {"stop", "kill"}:
         return [kind, _draw_burst(rng, own) if rng.random() < 0.5 else []]
     if kind in {"dies", "power_dies"}:
-        return [kind, rng.randrange(1, 80), rng.choice((0, 0, rng.randrange(1, 200)))]
+        return [kind, *_draw_death(rng)]
     if kind in {"mend", "judge", "power"}:
         return [kind]
     if kind == "wait":
@@ -130,12 +142,32 @@ def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
     return [kind, *drawn]
 
 
+def _draw_death(rng: random.Random) -> Step:
+    """Draw at which call the process dies, of any kind or of one that changes something.
+
+    A change that takes several calls of few kinds is so cut at each of them.
+    """
+    in_start = rng.choice((0, 0, rng.randrange(1, 200)))
+    if rng.random() < 0.5:
+        return [rng.randrange(1, 80), in_start]
+    return [rng.choice((1, 2, 3, 4, 6, 9, 14)), in_start, rng.choice(sorted(_CHANGES))]
+
+
 def _draw_burst(rng: random.Random, own: dict[str, float]) -> list[Step]:
-    """Draw steps that are played side by side; in half of the bursts rare kinds are not rare."""
+    """Draw steps that are played side by side; in half of the bursts rare kinds are not rare.
+
+    In some bursts each place has a row of steps, one after the other. Some have so many places that
+    the broker takes the batches of several connections in one round.
+    """
     power = rng.choice((1.0, 0.3))
-    weights = [weight**power if weight else 0.0 for weight in own.values()]
-    kinds = rng.choices(list(own), weights, k=rng.randrange(2, 6))
-    return [_draw_step(each, rng, own) for each in kinds]
+    weights = [weight**power for weight in own.values()]
+    longest = rng.choice((1, 1, 4))
+    burst = []
+    for _ in range(rng.choice((2, 3, 4, 5, 5, 14))):
+        kinds = rng.choices(list(own), weights, k=rng.randrange(1, longest + 1))
+        row = [_draw_step(each, rng, own) for each in kinds]
+        burst.append(row[0] if len(row) == 1 else ["row", row])
+    return burst
 
 
 def _draw_fault(rng: random.Random) -> Fault:
@@ -186,9 +218,11 @@ class History:
             self.faults.wish(Fault(*each))
         self.world.find_fault = self.faults.before
         self._is_armed = False
-        self._forgiven = self._mends = 0
+        self._forgiven = self._mends = self._hits_before = 0
         self.incarnation = Incarnation(self.world, plan.settings)
         self._clients: list[Client] = []
+        self._spare: list[Client] = []
+        self._lent = 0
         self.parts = {name: PARTS[name](self, plan.parts[name]) for name in plan.parts}
         self.story: list[str] = []
         self.step: Step = []
@@ -252,6 +286,15 @@ class History:
         self._clients.append(client)
         return client
 
+    def beside(self, own: Client) -> Client:
+        """Return a part's own client, or another one in a burst; it may have a connection."""
+        if self.step[0] != "burst":
+            return own
+        self._lent += 1
+        if self._lent > len(self._spare):
+            self._spare.append(self.client())
+        return self._spare[self._lent - 1]
+
     def tell(self, line: str) -> None:
         """Add a line to the story."""
         self.story.append(f"{self.world.now:12.6f} {self.number:4} {line}")
@@ -299,9 +342,16 @@ class History:
             self.run([self._action(step)])
 
     def _action(self, step: Step) -> Action:
+        if step[0] == "row":
+            return self._play_row(step[1])
         part = next(each for each in self.parts.values() if step[0] in each.WEIGHTS)
         action: Action = part.play(step[0], *step[1:])
         return action
+
+    def _play_row(self, steps: Sequence[Step]) -> Action:
+        for each in steps:
+            if not self.world.is_killed:
+                yield from self._action(each)
 
     def run(self, actions: Iterable[Action]) -> None:
         """Run actions side by side: each goes on when the answer that it waits for has come."""
@@ -360,6 +410,7 @@ class History:
         self.run(have_parts(self.parts, "set_up"))
 
     def _do_burst(self, steps: Sequence[Step]) -> None:
+        self._lent = 0
         self.run([self._action(each) for each in steps])
 
     def _do_wait(self, seconds: float) -> None:
@@ -420,21 +471,21 @@ class History:
         self._end("power")
         self._begin_again("power")
 
-    def _do_dies(self, calls: int, calls_in_start: int) -> None:
-        self._die_later("kill", calls, calls_in_start)
+    def _do_dies(self, calls: int, calls_in_start: int, kind: str = "") -> None:
+        self._die_later("kill", calls, calls_in_start, kind)
 
-    def _do_power_dies(self, calls: int, calls_in_start: int) -> None:
-        self._die_later("power", calls, calls_in_start)
+    def _do_power_dies(self, calls: int, calls_in_start: int, kind: str = "") -> None:
+        self._die_later("power", calls, calls_in_start, kind)
 
-    def _die_later(self, way: str, calls: int, calls_in_start: int) -> None:
+    def _die_later(self, way: str, calls: int, calls_in_start: int, kind: str) -> None:
         self._death = (way, calls_in_start)
-        self.world.kill_at = self.world.calls + calls
+        self.world.kill_later(calls, kind)
 
     def _after_death(self) -> None:
         way, calls_in_start = self._death
         self._end(way)
         if calls_in_start:
-            self.world.kill_at = self.world.calls + calls_in_start
+            self.world.kill_later(calls_in_start)
         self._begin_again(way)
 
     def _end(self, way: str) -> None:
@@ -455,18 +506,22 @@ class History:
                 self._end(way)
                 continue
             break
+        if way != "stop":
+            self.world.errors.clear()  # what is lost, or was half done, is told
         for client in self._clients:
             client.forget()
         have_parts(self.parts, "restarted", way)
         self.step = ["burst", steps]
         self._do_burst(steps)
+        self.step = ["judge"]
         self._do_judge()
         have_parts(self.parts, "settled")
 
     def _start(self) -> None:
         """Start, once more after each start in which the disk has failed."""
         while True:
-            hits = self.hits
+            hits = self._hits_before = self.hits
+            self.world.errors.clear()
             self.incarnation = Incarnation(self.world, self.plan.settings)
             self.faults.is_lasting, self.faults.is_starting = False, True
             try:
@@ -482,13 +537,16 @@ class History:
                 break
             self.failed_starts += 1
             self._end("kill")
-        self.world.kill_at = None
+        self.world.kill_after = None
         self._forgiven = hits
         self.tell("started")
 
     def _look_for_failures(self) -> None:
         if self.world.failures:
             raise Wrong("; ".join(self.world.failures))
+        errors, self.world.errors[:] = self.world.errors[:], []
+        if errors and self.is_sound and self.hits == self._hits_before:
+            raise Wrong(f"an error is logged, although the disk works: {errors[0]}")
         if self.incarnation.is_failed:
             raise Wrong("a task of the broker has failed, so that it ends")
 

@@ -132,7 +132,7 @@ class Client:
         self._late = bytearray()
         self._waiting: dict[int, Question] = {}
         self._correlation_id = 0
-        self._has_unanswered = False
+        self._unanswered = 0
 
     @property
     def connection(self) -> Connection:
@@ -154,7 +154,7 @@ class Client:
         if is_answered:
             self._waiting[question.correlation_id] = question
         else:
-            self._has_unanswered = True
+            self._unanswered = question.correlation_id
         self._push(connection, frame)
         return question
 
@@ -192,11 +192,14 @@ class Client:
             self._read(frame)
         if connection.is_closed:
             for question in self._waiting.values():
-                question.is_cut = not self._has_unanswered
+                question.is_cut = not self._unanswered
             self.forget()
 
     def _read(self, frame: bytes) -> None:
-        self._waiting.pop(int.from_bytes(frame[4:8], "big")).read(frame)
+        question = self._waiting.pop(int.from_bytes(frame[4:8], "big"))
+        if question.correlation_id > self._unanswered:
+            self._unanswered = 0  # what was before it was served
+        question.read(frame)
 
     def reset(self) -> None:
         """Break the connection off."""
@@ -207,7 +210,7 @@ class Client:
     def forget(self) -> None:
         """Give the connection up; what has no answer is lost."""
         self._connection = None
-        self._has_unanswered = False
+        self._unanswered = 0
         self._received.clear()
         self._late = bytearray()
         for question in self._waiting.values():

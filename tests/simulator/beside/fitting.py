@@ -57,7 +57,7 @@ def fit(plan: Plan) -> Plan:
 def _flat(step: Step) -> Iterator[Step]:
     """Yield the steps of a burst one after the other, and those that all brokers can do."""
     kind, *rest = step
-    if kind == "burst":
+    if kind in {"burst", "row"}:
         for each in rest[0]:
             yield from _flat(each)
     elif kind == "wait":

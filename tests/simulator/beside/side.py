@@ -214,6 +214,10 @@ class Side:
         self._callers.append(Caller(self))
         return self._callers[-1]
 
+    def beside(self, own: Caller) -> Caller:
+        """Return a part's own client: nothing is played beside its steps."""
+        return own
+
     def tell(self, line: str) -> None:
         """Add a line to the story."""
         self.story.append(line)

@@ -46,6 +46,7 @@ _BAD: Final = (
     ("no.such.setting", "1"),
 )
 _MOST_PARTITIONS: Final = 4
+_COUNT: Final = "partitions"
 
 
 class Admin:
@@ -89,7 +90,7 @@ class Admin:
         """Play a step."""
         topics = self._topics
         topic = topics[int(which * len(topics))]
-        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        client = self._history.beside(self._client)
         if kind == "alter":
             return self._alter(topic, client, *rest)
         if kind == "grow":
@@ -124,7 +125,7 @@ class Admin:
             return  # whether an acknowledgement beside it waits for an fsync is not known
         changes: Changes = {key: value for key, _, value in rows}
         is_bad = any((key, value) in _BAD for key, value in changes.items())
-        before, change = model.possible, model.begin()
+        before, change = model.possible, model.begin(changes)
         if not is_trial:
             model.unsure(changes)
             if not is_bad:
@@ -184,7 +185,7 @@ class Admin:
         count = before[-1] + more
         if count > _MOST_PARTITIONS:
             return
-        change = model.begin()
+        change = model.begin([_COUNT])
         if not is_trial and count not in before and count > before[0]:
             model.counts = sorted([*before, count])
         asked = client.send(_GROW, ([(topic.name, count, None)], 30_000, is_trial))
@@ -199,7 +200,7 @@ class Admin:
                 present.counts = sorted({*present.counts, count})
         elif answer.error_code not in {0, _BAD_COUNT}:
             self._check_failure("grow", topic, answer)
-        elif model.is_alone(change):
+        elif model.end(change):
             self._grown(topic, model, before, count, answer.error_code, is_trial=is_trial)
 
     def _grown(  # what was asked, and the answer

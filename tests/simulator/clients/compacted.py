@@ -84,6 +84,7 @@ class Compacted:
                 ("flush.messages", 0.3, (1, 1, 3)),
                 ("segment.index.bytes", 0.15, (24, 96)),
                 ("retention.ms", 0.5, (5_000, 100_000)),
+                ("preallocate", 0.2, ("true",)),
             ):
                 if rng.random() < often:
                     settings[key] = rng.choice(values)
@@ -146,7 +147,7 @@ class Compacted:
     def play(self, kind: str, which: float, *rest: Any) -> Action:
         """Play a step."""
         topic = self._topics[int(which * len(self._topics))]
-        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        client = self._history.beside(self._client)
         acts: dict[str, Any] = {"put": self._put, "limit": self._limit}
         action: Action = acts.get(kind, self._read_somewhere)(topic, client, *rest)
         return action
@@ -219,7 +220,7 @@ class Compacted:
         if key == "retention.bytes" and topic.name != "dates":
             return  # what passes leave of the bytes behind a record is not known
         model = topic.log.settings
-        change = model.begin()
+        change = model.begin([key])
         model.unsure({key: value})
         topic.log.note_limits()
         asked = send_alter(client, TOPIC, topic.name, [(key, SET if value else DELETE, value)])

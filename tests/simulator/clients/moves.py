@@ -51,7 +51,7 @@ class Moves:
         self._history = history
         self._is_there = bool(drawn)
         self._wanted: dict[tuple[bytes, int], str] = {}
-        self._changes = 0
+        self._changes = self._hits = 0
         self._last: dict[tuple[bytes, int], int] = {}
 
     def play(self, kind: str, *rest: Any) -> Action:
@@ -143,7 +143,9 @@ class Moves:
         """Wait until moves must have ended, and see where all partitions are."""
         if not self._is_there:
             return
-        if not self._history.is_sound:
+        hits = self._history.hits
+        if hits != self._hits:  # the disk may have ended moves that had begun
             self._wanted.clear()
+            self._hits = hits
         self._history.let_pass(_MOVE_SECONDS)
         self._history.run([self._describe()])

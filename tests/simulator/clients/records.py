@@ -67,7 +67,7 @@ class Records:
     def draw(rng: Random) -> dict[str, Any]:
         """Return the topics: partitions and settings of each."""
         topics = {}
-        for name in ("apples", "pears", "plums")[: rng.choice((1, 2, 2, 3))]:
+        for name in ("apples", "pears", "plums")[: rng.choice((1, 1, 2, 3))]:
             settings: dict[str, Any] = {
                 "segment.bytes": rng.choice((300, 2_000, 5_000, 1 << 20)),
                 "index.interval.bytes": rng.choice((50, 400, 4096)),
@@ -81,7 +81,7 @@ class Records:
             if rng.random() < 0.15:
                 settings["segment.index.bytes"] = rng.choice((24, 96))
             texts = {key: str(value) for key, value in settings.items()}
-            topics[name] = {"partitions": rng.choice((1, 1, 2)), "settings": texts}
+            topics[name] = {"partitions": rng.choice((1, 1, 1, 2)), "settings": texts}
         return topics
 
     @staticmethod
@@ -130,7 +130,7 @@ class Records:
         """Play a step."""
         names = list(self.topics)
         topic = self.topics[names[int(which * len(names))]]
-        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        client = self._history.beside(self._client)
         number = int(partition * topic.partitions)
         if kind == "list":
             return self._list(client)

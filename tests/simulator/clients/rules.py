@@ -52,7 +52,10 @@ BOOKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     "broker": _OF_BROKERS,
     "brokers": _OF_BROKERS,
     "metrics": {"interval.ms": ("1000", "60000", "bad"), "metrics": ("*", "org.apache")},
-    "group": {"consumer.session.timeout.ms": ("45000", "50000", "bad")},
+    "group": {
+        "consumer.session.timeout.ms": ("45000", "50000", "bad"),
+        "consumer.heartbeat.interval.ms": ("5000", "5500"),
+    },
     "user": {"ann 1": ("4096", "8192", "16"), "ann 2": ("4096",), "bob 1": ("4097",)},
     "quota": {
         "user ann producer_byte_rate": ("1000.0", "5.0", "-1.0"),
@@ -119,7 +122,7 @@ class Rules:
 
     def play(self, kind: str, *rest: Any) -> Action:
         """Play a step."""
-        client = self._history.client() if self._history.step[0] == "burst" else self._client
+        client = self._history.beside(self._client)
         if kind == "reload":
             return self._reload()
         if kind == "obey":
@@ -138,7 +141,7 @@ class Rules:
         if book not in self._books:
             return
         model = self._books[book]
-        before, change = model.possible, model.begin()
+        before, change = model.possible, model.begin([key])
         known = model.may_be(key)
         model.unsure({key: value})
         asked = self._ask(client, book, key, value)

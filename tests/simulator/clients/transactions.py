@@ -40,6 +40,7 @@ from tests.simulator.clients.requests import (
 from tests.simulator.model.compacted import read_frames
 from tests.simulator.model.groups import is_certain
 from tests.simulator.model.log import LogModel, Wrong, read_batches
+from tests.simulator.model.producers import OUT_OF_ORDER
 from tests.simulator.model.topics import Presence, TopicModel
 from tests.simulator.model.transactions import (
     ABORT,
@@ -137,7 +138,7 @@ class Transactions:
 
     WEIGHTS: Final = {
         "txn_send": 5,
-        "txn_offsets": 1,
+        "txn_offsets": 2,
         "txn_end": 2.5,
         "txn_renew": 0.5,
         "txn_zombie": 0.4,
@@ -151,7 +152,7 @@ class Transactions:
         """
         ids = [
             [rng.choice((11, 12, 13)), rng.choice((5_000, 60_000, 600_000))]
-            for _ in range(rng.choice((1, 2, 3)))
+            for _ in range(rng.choice((1, 2, 2, 3)))
         ]
         first = rng.choice((0, 0, _LAST_EPOCH - rng.randrange(4)))
         compacted: dict[str, str] = {
@@ -182,7 +183,7 @@ class Transactions:
         if kind == "txn_end":
             return [which, rng.random() < 0.65, rng.random() < 0.2]
         if kind == "txn_offsets":
-            return [which, where, group, rng.choice((0, 5, _LONG))]
+            return [which, where, group, rng.choice((0, 0, 5, 5, 5, _LONG))]
         if kind == "txn_zombie":
             return [which, where, rng.random() < 0.5]
         batch = [rng.choice((1, 1, 2, 5)), rng.choice((1, 20, 60, 600)), rng.choice((0, 0, 1, 4))]
@@ -194,6 +195,7 @@ class Transactions:
         self._slots = [Slot(history, f"txn-{at}", *each) for at, each in enumerate(drawn["ids"])]
         self._all: list[Transaction] = []
         self._started_ms = 0
+        self._is_loading = False
         self._hits = 0
         self._torn: set[int] = set()
         self._compacted = TopicModel("melons", drawn["compacted"], 1)
@@ -268,8 +270,12 @@ class Transactions:
 
     @property
     def _is_sound(self) -> bool:
-        """Tell whether nothing waits for a disk that has failed since the start."""
-        return self._history.is_sound and self._history.hits == self._hits
+        """Tell whether nothing waits for a disk that has failed since the start, or for the start.
+
+        A coordinator may be loading until the judge has seen that it is not.
+        """
+        has_failed = self._history.hits != self._hits
+        return self._history.is_sound and not has_failed and not self._is_loading
 
     def _look(self) -> None:
         """Note that time may have ended open transactions."""
@@ -315,10 +321,7 @@ class Transactions:
         vanishes: bool,
     ) -> Action:
         """Send a batch to each of some partitions, in the open transaction or in a new one."""
-        if slot.wanted or slot.must_abort:
-            yield from self._txn_end(slot, False, False)
-        if slot.producer is None:
-            yield from self._txn_renew(slot, False)
+        yield from self._prepare(slot)
         yield from self._send_again(slot)
         producer, places = slot.producer, self._places()
         if self._compacted.settings:
@@ -337,6 +340,13 @@ class Transactions:
             lane.sequence = batch.following
             slot.pending.append((lane, batch))
         yield from self._send_again(slot, vanishes=vanishes)
+
+    def _prepare(self, slot: Slot) -> Action:
+        """End what must end, and get an epoch, so that a transaction can go on or begin."""
+        if slot.wanted or slot.must_abort:
+            yield from self._txn_end(slot, False, False)
+        if slot.producer is None:
+            yield from self._txn_renew(slot, False)
 
     def _transaction(self, slot: Slot, producer: Producer) -> Transaction:
         """Return the open transaction, or begin one."""
@@ -379,6 +389,8 @@ class Transactions:
         name = f"{lane.topic.name}-{lane.partition} {batch.numbers[:4]} at {base}"
         if error in TOO_LARGE:
             self._sending.note(lane, batch, error, base)
+        elif error == OUT_OF_ORDER and batch.numbers.first and lane.memory.may_be_empty:
+            lane.memory.left_out(batch)
         elif self._is_taken(slot, transaction, error, name):
             self._sending.note(lane, batch, error, base)
             transaction.batches.append((lane.log, batch))
@@ -425,6 +437,7 @@ class Transactions:
         groups: Groups = self._history.parts["groups"]
         group = groups.groups[int(which * len(groups.groups))]
         found = yield from groups.find_coordinator(slot.client, group)
+        yield from self._prepare(slot)
         producer, places = slot.producer, self._places()
         if not found or not places or producer is None or slot.wanted or slot.must_abort:
             return
@@ -555,6 +568,7 @@ class Transactions:
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken any part of a transaction."""
         self._started_ms = self._history.now_ms
+        self._is_loading = True
         self._hits = self._history.hits
         for slot in self._slots:
             for lane in slot.lanes:
@@ -598,6 +612,7 @@ class Transactions:
             asked = client.send(DESCRIBE, row)
             yield asked
             errors = [each.error_code for each in asked.response.transaction_states]
+        self._is_loading = False
 
     def _judge_all(self, client: Client) -> Action:
         """Judge at one moment: a transaction may time out while logs are read."""

@@ -97,6 +97,11 @@ class Memory:
         self._worlds: list[World | None] = [None]
         self._unanswered: list[Numbered] = []
 
+    @property
+    def may_be_empty(self) -> bool:
+        """Tell whether the log may know nothing of the producer, whose batches were deleted."""
+        return None in self._worlds
+
     def sending(self, batch: Numbered) -> None:
         """Note that a batch is on its way."""
         batch.tries += 1

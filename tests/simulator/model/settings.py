@@ -7,45 +7,56 @@ from typing import TYPE_CHECKING
 from tests.simulator.model.log import Wrong
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
 Changes = dict[str, str | None]
 """Values by their names; None has the setting follow the broker's."""
+
+
+class Change:
+    """A change that is on its way, and the settings of it that another one changes meanwhile."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self.keys = frozenset(keys)
+        self.crossed: frozenset[str] = frozenset()
+
+    @property
+    def alone(self) -> list[str]:
+        """The settings that no other has changed meanwhile."""
+        return sorted(self.keys - self.crossed)
 
 
 class SettingsModel:
     """The settings of one life of a topic.
 
     A change that was acknowledged alone is exact. After one that was cut off, or failed at the
-    disk, or met another on its way, either value may be in force.
+    disk, or met another of the same setting on its way, either value may be in force.
     """
 
     def __init__(self, settings: Mapping[str, str], partitions: int) -> None:
         self._possible: dict[str, list[str | None]] = {key: [settings[key]] for key in settings}
         self.counts = [partitions]
-        self._changes = 0
-        self._open = 0
-        self._is_shared = False
+        self._under_way: list[Change] = []
 
     def restarted(self) -> None:
         """Note that nothing is on its way any more."""
-        self._open = 0
-        self._is_shared = False
+        self._under_way.clear()
 
-    def begin(self) -> int:
-        """Note that a change is on its way; return its number."""
-        self._changes += 1
-        self._open += 1
-        self._is_shared = self._open > 1
-        return self._changes
+    def begin(self, keys: Collection[str]) -> Change:
+        """Note that a change of settings is on its way; return it."""
+        new = Change(keys)
+        for other in self._under_way:
+            both = new.keys & other.keys
+            new.crossed |= both
+            other.crossed |= both
+        self._under_way.append(new)
+        return new
 
-    def is_alone(self, change: int) -> bool:
-        """Note the answer to a change; tell whether no other was on its way meanwhile."""
-        self._open -= 1
-        is_alone = change == self._changes and not self._is_shared
-        if not self._open:
-            self._is_shared = False
-        return is_alone
+    def end(self, change: Change) -> list[str]:
+        """Note the answer to a change; return the settings of it that no other has changed."""
+        if change in self._under_way:
+            self._under_way.remove(change)
+        return change.alone
 
     def unsure(self, changes: Changes) -> None:
         """Note that a change may come into force, or has."""
@@ -54,15 +65,13 @@ class SettingsModel:
             if value not in known:
                 known.append(value)
 
-    def acknowledged(self, change: int, changes: Changes) -> None:
+    def acknowledged(self, change: Change, changes: Changes) -> None:
         """Note that a change is in force."""
-        if self.is_alone(change):
-            self._possible |= {key: [value] for key, value in changes.items()}
+        self._possible |= {key: [changes[key]] for key in self.end(change)}
 
-    def refused(self, change: int, before: Mapping[str, Sequence[str | None]]) -> None:
+    def refused(self, change: Change, before: Mapping[str, Sequence[str | None]]) -> None:
         """Note that a change has left nothing; ``before`` is what `possible` was."""
-        if self.is_alone(change):
-            self._possible = {key: list(values) for key, values in before.items()}
+        self._possible |= {key: list(before.get(key, [None])) for key in self.end(change)}
 
     @property
     def possible(self) -> dict[str, tuple[str | None, ...]]:

@@ -19,6 +19,21 @@ if TYPE_CHECKING:
 _HANDLERS: Final = "siltstone.broker.handlers."
 
 
+class _Errors(logging.Handler):
+    """Gives errors that the broker logs to its world."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.told: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note an error."""
+        self.told.append(record.getMessage())
+
+
+_ERRORS: Final = _Errors()
+
+
 def preload() -> None:
     """Import all that a broker imports late, so that every history does the same."""
     for name in (*COORDINATOR_MODULES, *PAGE_MODULES):
@@ -26,13 +41,15 @@ def preload() -> None:
     for api in APIS:
         api.load()
         api.load_messages()
-    logging.disable(logging.CRITICAL)
+    logging.disable(logging.WARNING)
+    logging.getLogger().addHandler(_ERRORS)
 
 
 def install(world: World) -> None:
     """Have the seams answer from a world; its disk is installed by itself."""
     clock.route.through = world
     randomness.source = world.noise.randbytes
+    _ERRORS.told = world.errors
     for name, value in Threads(world).names().items():
         setattr(threads, name, value)
     for name, value in world.network.names().items():

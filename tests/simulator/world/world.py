@@ -91,9 +91,12 @@ class World:
         self.descriptors: Iterator[int] = itertools.count(FIRST)
         self.calls = 0
         self.switches = 0
-        self.kill_at: int | None = None
+        self.kill_after: int | None = None
+        self.kill_kind = ""
         self.is_killed = False
         self.failures: list[str] = []
+        self.errors: list[str] = []
+        """The errors that the broker has logged since they were looked at."""
         self.find_fault: Callable[[str, str, int], int] | None = None
         self.driver: Any = greenlet.getcurrent()
         self.network = Network(self)
@@ -166,16 +169,22 @@ class World:
 
     # Calls of the disk.
 
+    def kill_later(self, calls: int, kind: str = "") -> None:
+        """Have the process die at a call of the disk, counted from now on; of a kind, if named."""
+        self.kill_after, self.kill_kind = calls, kind
+
     def before_call(self, kind: str, path: str, size: int) -> int:
         """Begin a call of the disk: it may be killed, fail, be cut short, and let others run."""
         self.calls += 1
         self.now += CALL_SECONDS
         if self.trace is not None:
             self.note(kind, path, size)
-        if self.calls == self.kill_at:
-            if kind in WRITES and self.choices.random() < _TORN:
-                raise Torn(self.choices.randrange(size + 1), self.die)
-            self.die()
+        if self.kill_after is not None and self.kill_kind in {"", kind}:
+            self.kill_after -= 1
+            if not self.kill_after:
+                if kind in WRITES and self.choices.random() < _TORN:
+                    raise Torn(self.choices.randrange(size + 1), self.die)
+                self.die()
         if self.find_fault is not None:
             size = self.find_fault(kind, path, size)
         self.offer()
@@ -194,7 +203,7 @@ class World:
         self.current = None
         self._is_stealing = False
         self.is_killed = False
-        self.kill_at = None
+        self.kill_after = None
 
     # Threads.
 
