@@ -1,6 +1,6 @@
 """Writes the documents about the table of settings: `python -m tools.configuration` in the root.
 
-`docs/configuration.md` and `docs/server.yaml` are never edited by hand; a test compares them.
+`docs/configuration.md` and `config/server.yaml` are never edited by hand; a test compares them.
 """
 
 import re
@@ -173,7 +173,7 @@ def _listed(known: Iterable[Known], obeyed: Iterable[str]) -> str:
 
 
 def sample_file() -> str:
-    """Return the text of docs/server.yaml."""
+    """Return the text of config/server.yaml."""
     parts = [_SAMPLE, "# ---- the broker\n", *_samples(SERVER.values())]
     parts += ["\n# ---- what topics do when they do not say otherwise\n"]
     parts += [*_samples(SYNONYMS.values()), ""]
@@ -202,7 +202,7 @@ def _sample_line(setting: Setting) -> str:
 def write(root: Path) -> None:
     """Write both documents under the root of the repository. Writes to the disk."""
     (root / "docs/configuration.md").write_text(configuration_page(), "utf-8")
-    (root / "docs/server.yaml").write_text(sample_file(), "utf-8")
+    (root / "config/server.yaml").write_text(sample_file(), "utf-8")
 
 
 if __name__ == "__main__":

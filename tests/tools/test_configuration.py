@@ -15,13 +15,13 @@ def test_the_page_is_fresh() -> None:
 
 
 def test_the_sample_is_fresh() -> None:
-    """docs/server.yaml is what the table makes; `python -m tools.configuration` renews it."""
-    assert (ROOT / "docs/server.yaml").read_text("utf-8") == sample_file()
+    """config/server.yaml is what the table makes; `python -m tools.configuration` renews it."""
+    assert (ROOT / "config/server.yaml").read_text("utf-8") == sample_file()
 
 
 def test_the_sample_sets_nothing() -> None:
     """A broker started with the sample has the defaults."""
-    assert load(ROOT / "docs/server.yaml", {}, []).static == {}
+    assert load(ROOT / "config/server.yaml", {}, []).static == {}
 
 
 def test_the_sample_without_its_marks_is_the_defaults(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_writing_makes_both(tmp_path: Path) -> None:
     write(tmp_path)
 
     assert (tmp_path / "docs/configuration.md").read_text("utf-8") == configuration_page()
-    assert (tmp_path / "docs/server.yaml").read_text("utf-8") == sample_file()
+    assert (tmp_path / "config/server.yaml").read_text("utf-8") == sample_file()
