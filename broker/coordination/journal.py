@@ -66,6 +66,7 @@ class CoordinatorLog:
     ) -> None:
         self.name = name
         self.unflushed: dict[Log, None] = {}
+        self._due: dict[int, int] = {}
         self.entries_loaded = 0
         self.load_seconds = 0.0
         self.skipped = 0
@@ -169,6 +170,7 @@ class CoordinatorLog:
             raise errors.NotCoordinator(error.message) from error
         if written.flush_due:
             self.unflushed[target] = None
+            self._due[partition] = written.base_offset + len(rows)
         return written.base_offset
 
     async def ensure_created(self) -> None:
@@ -204,6 +206,14 @@ class CoordinatorLog:
         """Forget the number of partitions, because the topic was deleted."""
         self._count = 0
         self._failed.clear()
+        self._due.clear()
+
+    def find_unwritten(self, partition: int) -> dict[Log, None]:
+        """Return the partition's log while a record in it waits for its fsync, or for another's."""
+        log = self._topics.logs.get((self.name, partition))
+        if log is None or log.recovery_point >= self._due.get(partition, 0):
+            return {}
+        return {log: None}
 
     async def flush(self, *more: dict[Log, None]) -> None:
         """Wait for the fsyncs that ``flush.messages`` of the topic asks for, and of ``more`` logs.

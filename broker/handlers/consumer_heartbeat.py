@@ -65,8 +65,9 @@ async def handle(
         values = _read(context, request, owned)
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
-        if groups.journal.unflushed:  # see OffsetCommit: no rest comes before
-            await share.wait_for(groups.journal.flush())
+        journal = groups.journal
+        if due := journal.find_unwritten(journal.partition_for(request.group_id)):
+            await share.wait_for(journal.flush(due))
     except KafkaError as error:
         return _refuse(error)
     return ConsumerGroupHeartbeatResponse(

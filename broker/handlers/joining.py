@@ -45,15 +45,17 @@ class Parked(Generic[T]):
     connection of the waiting request is closed by then, the answer is dropped.
 
     One record may answer several requests, and ``flush.messages`` of the journal may ask for an
-    fsync of it before. So each of them notes by itself which logs it has to wait for: ``due``.
+    fsync of it before. So each of them notes by itself which log it has to wait for: ``due``. That
+    may be in an fsync already, for the answer to another request.
     """
 
-    __slots__ = ("_future", "_journal", "due", "result")
+    __slots__ = ("_future", "_journal", "_partition", "due", "result")
 
-    def __init__(self, journal: CoordinatorLog) -> None:
+    def __init__(self, journal: CoordinatorLog, group_id: str) -> None:
         self.result: T | None = None
         self.due: dict[Log, None] = {}
         self._journal = journal
+        self._partition = journal.partition_for(group_id)
         self._future: asyncio.Future[T] | None = None
 
     @property
@@ -64,7 +66,7 @@ class Parked(Generic[T]):
     def __call__(self, result: T) -> None:
         """Give the answer."""
         self.result = result
-        self.due = self._journal.unflushed.copy()
+        self.due = self._journal.find_unwritten(self._partition)
         if self._future is not None and not self._future.done():
             self._future.set_result(result)
 
@@ -109,7 +111,7 @@ async def _join_later(context: RequestContext, parked: Parked[JoinResult]) -> Jo
 
 def _begin_join(context: RequestContext, request: JoinGroupRequest) -> Parked[JoinResult]:
     coordinator = context.services.groups()
-    parked: Parked[JoinResult] = Parked(coordinator.journal)
+    parked: Parked[JoinResult] = Parked(coordinator.journal, request.group_id)
     if not context.may(READ, GROUP, request.group_id):
         parked(JoinResult(GroupAuthorizationFailed.code, ""))
         return parked
@@ -171,7 +173,7 @@ def sync(
 ) -> SyncGroupResponse | Coroutine[Any, Any, SyncGroupResponse]:
     """Store the leader's assignments; answer a member with its own once they have come."""
     coordinator = context.services.groups()
-    parked: Parked[SyncResult] = Parked(coordinator.journal)
+    parked: Parked[SyncResult] = Parked(coordinator.journal, request.group_id)
     try:
         _check(context, request)
         _begin_sync(coordinator, request, parked)

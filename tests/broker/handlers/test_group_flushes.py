@@ -15,6 +15,7 @@ from tests.support.faults import install
 from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.stable_group import add_stable_group, group_of
+from tests.support.waiting import give_turns_until
 
 JOIN, LEAVE, SYNC, BEAT = 11, 13, 14, 68
 
@@ -45,6 +46,16 @@ async def told(home: ServicesOnDisk, key: int, request: Any) -> Any:
     return answer
 
 
+async def begin_fsync(home: ServicesOnDisk) -> None:
+    """Wait until a record is written, and its fsync waits for the test."""
+    log, journal = journal_of(home), home.services.groups().journal
+
+    def has_begun() -> bool:
+        return log.recovery_point < log.log_end_offset and not journal.unflushed
+
+    await give_turns_until(has_begun, "an fsync")
+
+
 async def begin_generation(home: ServicesOnDisk) -> tuple[int, str, str]:
     """Have a second member join; return the generation, the leader and the other member."""
     asked = [requests.join("g", instance_id="k"), requests.join("g", "m", instance_id="i")]
@@ -67,6 +78,40 @@ async def test_a_sync_waits_for_the_fsync(home: ServicesOnDisk) -> None:
     )
 
     assert [each.assignment for each in answers] == [b"one", b"two"]
+
+
+async def test_a_sync_beside_the_fsync_waits_for_it(home: ServicesOnDisk) -> None:
+    """The follower asks when the leader's record is written and its fsync is under way."""
+    generation, leader, follower = await begin_generation(home)
+    asked = [
+        requests.sync("g", leader, generation, {follower: b"two"}),
+        requests.sync("g", follower, generation),
+    ]
+    with journal_of(home)._flush_lock:
+        first = asyncio.ensure_future(told(home, SYNC, asked[0]))
+        await begin_fsync(home)
+        second = asyncio.ensure_future(told(home, SYNC, asked[1]))
+        await asyncio.sleep(0)
+        assert not second.done()
+
+    answers = await asyncio.gather(first, second)
+
+    assert [each.assignment for each in answers] == [b"", b"two"]
+
+
+async def test_a_heartbeat_beside_the_fsync_waits_for_it(home: ServicesOnDisk) -> None:
+    """The member joins twice, as after a lost answer: the second answer says no more."""
+    with journal_of(home)._flush_lock:
+        joins = [
+            asyncio.ensure_future(told(home, BEAT, requests.consumer_beat("new", "n", 0)))
+            for _ in range(2)
+        ]
+        await begin_fsync(home)
+        assert not any(each.done() for each in joins)
+
+    answers = await asyncio.gather(*joins)
+
+    assert [each.error_code for each in answers] == [ErrorCode.none] * 2
 
 
 async def test_no_member_gets_an_assignment_whose_fsync_failed(
