@@ -52,8 +52,8 @@ def replay_segment(
             producers.replay(header, batch)
 
 
-def write_snapshot(producers: ProducerStateManager, offset: int) -> None:
-    """Write a snapshot without fsync: if a power failure destroys it, batches are read again."""
+def write_snapshot(producers: ProducerStateManager, offset: int, *, fsync: bool) -> None:
+    """Write a snapshot; without ``fsync`` it must be the newest, which the next start reads."""
     snapshot = producers.capture(offset)
     if snapshot is not None:
-        producers.write_snapshot(snapshot, fsync=False)
+        producers.write_snapshot(snapshot, fsync=fsync)

@@ -285,7 +285,7 @@ class _Loading:
             if index + 1 < len(self.segments):
                 following = self.segments[index + 1].base_offset
                 self._report_gap(producers.map_end_offset, following)
-                write_snapshot(producers, following)
+                write_snapshot(producers, following, fsync=True)
         self.producers = producers
 
     def _report_gap(self, end_offset: int, following: int) -> None:
@@ -380,7 +380,7 @@ class _Loading:
             producers = self._producers_at(end_offset, log_start_offset)
         producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
         if end_offset > log_start_offset:
-            write_snapshot(producers, end_offset)
+            write_snapshot(producers, end_offset, fsync=False)
         producers.map_end_offset = end_offset
         return producers
 

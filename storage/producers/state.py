@@ -54,7 +54,7 @@ class ProducerStateManager:
 
     __slots__ = (
         "_all", "_directory", "_expiration_ms", "_max_count", "_open", "_snapshots",
-        "_topic_partition", "first_unstable_offset", "map_end_offset", "producers",
+        "_topic_partition", "_volatile", "first_unstable_offset", "map_end_offset", "producers",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +74,7 @@ class ProducerStateManager:
         self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
+        self._volatile = NO_OFFSET  # the offset of a snapshot that was written without an fsync
         self._snapshots: list[int] = []  # offsets, ascending: saves a listing (KAFKA-9393)
 
     def check(self, batch: ProducerBatch, origin: Origin = Origin.CLIENT) -> AppendedBatch | None:
@@ -255,7 +256,7 @@ class ProducerStateManager:
         self.install({}, offset, 0)
 
     def capture(self, offset: int | None = None) -> Snapshot | None:
-        """Return a snapshot to be written, None if there is one at this offset already.
+        """Return a snapshot to be written, None if a durable one is at this offset already.
 
         ``offset`` becomes the map's end offset; it is the log end offset on a roll and on close.
         The snapshot is only in memory; write it without the lock.
@@ -263,15 +264,21 @@ class ProducerStateManager:
         if offset is not None:
             self.map_end_offset = offset
         end = self.map_end_offset
-        if self._snapshots and self._snapshots[-1] >= end:
+        if not self._snapshots or self._snapshots[-1] < end:
+            insort(self._snapshots, end)
+        elif end != self._volatile:
             return None
-        insort(self._snapshots, end)
         data = producer_snapshot.encode(self.producers.items())
         return Snapshot(offset=end, data=data)
 
     def write_snapshot(self, snapshot: Snapshot, *, fsync: bool = True) -> None:
-        """Write a snapshot into the folder; without ``fsync`` a power failure may take it."""
+        """Write a snapshot into the folder; without ``fsync`` a power failure may take it.
+
+        It may leave a part of it. The next start deletes the newest snapshot if it is damaged, but
+        reads no other one: before others follow, `capture` returns it once more.
+        """
         snapshot.write(self._directory, fsync=fsync)
+        self._volatile = NO_OFFSET if fsync else snapshot.offset
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
         """Delete the snapshots that are at no segment's base; the one above all bases stays."""

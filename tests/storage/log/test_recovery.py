@@ -12,10 +12,12 @@ from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.storage.producers.snapshot import decode
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk, Kill, Killed
 from tests.support.invariants import check_folder, check_log, check_lookups
 from tests.support.logs import TOPIC_ID, LogFolder, abort, bytes_of, flipped, offsets_in
+from tests.support.power import PowerDisk
 
 BATCH_BYTES = len(make_batch([(b"k", b"v" * 10)]))
 LOG = "00000000000000000000.log"
@@ -357,6 +359,26 @@ def test_a_damaged_snapshot_is_replaced_by_the_log(folder: LogFolder, is_clean: 
 
     assert folder.append(producer_id=7, producer_epoch=0, base_sequence=6).duplicate
     assert path.read_bytes() == whole
+
+
+def test_snapshots_of_a_start_are_whole_after_a_power_failure(
+    tmp_path: Path, power_disk: PowerDisk
+) -> None:
+    """A start reads only the newest one, so that damage in another one would stay."""
+    folder = LogFolder(tmp_path, TopicConfig(segment_bytes=3 * BATCH_BYTES))
+    for index in range(7):
+        folder.append(producer_id=7, producer_epoch=0, base_sequence=index)
+    folder.reopen()
+    folder.log.roll()
+    folder.append(producer_id=7, producer_epoch=0, base_sequence=7)
+    folder.log.roll()
+    folder.settle()
+
+    power_disk.cut_power()
+
+    paths = sorted(folder.path.glob("*.snapshot"))
+    assert [int(path.stem) for path in paths] == [3, 6, 7, 8]
+    assert [len(decode(path.read_bytes())) for path in paths] == [1] * 4
 
 
 def test_kafka_metadata_snapshots_are_left_alone(folder: LogFolder) -> None:
