@@ -29,6 +29,7 @@ from tests.simulator.clients.requests import (
     share,
 )
 from tests.simulator.incarnation import ROOT
+from tests.simulator.model.files import judge_files
 from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sent_of
 from tests.simulator.model.topics import Presence, TopicModel
 
@@ -149,6 +150,7 @@ class Records:
         for path, size, room in self._history.world.disk.rooms(ROOT):
             if path.endswith(".log") and "-delete/" not in path and room > size:
                 raise Wrong(f"{path} has {size} bytes and takes {room} after a clean stop")
+        judge_files(self._history.world.disk, ROOT)
 
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
