@@ -18,6 +18,7 @@ from tests.simulator.faults import FAILS, NEVER, Fault, Faults, draw_wishes, tur
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS, have_parts
+from tests.simulator.remains import check_running, find_leftovers
 from tests.simulator.sites import Site, list_sites
 from tests.simulator.wire import Client, Gone
 from tests.simulator.world.disk import Disk
@@ -322,6 +323,7 @@ class History:
         self.world.choices.seed(f"{self.plan.seed} end")
         self._play_step(["judge"])
         self._play_step(["stop"])
+        self._play_step(["rest"])
         self._end("kill")
 
     def _play_step(self, step: Step) -> None:
@@ -445,7 +447,19 @@ class History:
         self.incarnation.let_pass(0.05)  # what asks for no answer is served
         have_parts(self.parts, "judge")
         self._look_for_failures()
+        check_running(self.incarnation)
         self.faults.are_wishes_heard = True
+
+    def _do_rest(self) -> None:
+        """Let all deletions come due, and look for what is left over."""
+        self.faults.are_wishes_heard = False
+        for is_last in (False, False, False, True):  # the cleaner may go on for a while
+            self.incarnation.let_pass(70.0, jumps=True)
+            self.incarnation.let_pass(2.0)
+            if not (left := find_leftovers(self.incarnation)):
+                break
+            if is_last:
+                raise Wrong(left)
 
     def _do_stop(self, steps: Sequence[Step] = ()) -> None:
         """Stop; where that has failed, nothing more is promised than after a kill."""

@@ -70,6 +70,11 @@ class Incarnation:
         return broker
 
     @property
+    def tasks(self) -> list[str]:
+        """The names of all tasks of the loop, in their order."""
+        return sorted(each.get_name() for each in asyncio.all_tasks(self._loop))
+
+    @property
     def is_failed(self) -> bool:
         """Tell whether the broker wants to end, since a task of it has failed."""
         return self._ended is not None and self._ended.is_set()
@@ -91,6 +96,7 @@ class Incarnation:
         self._ended = asyncio.Event()
         self._broker = Broker(_load(self._settings), Clock(), self._ended)
         self.run(self._broker.start())
+        world.is_serving = True
 
     def _spin(self) -> None:
         """Run the loop up to what the driver waits for."""
@@ -144,14 +150,18 @@ class Incarnation:
         """Stop the broker as SIGTERM does; return what `Broker.stop` does.
 
         Raises:
-            Silent: It has not stopped in time, or a thread of it goes on.
+            Silent: It has not stopped in time, or a thread, task or connection of it goes on.
         """
+        self.world.is_serving = False
         result = self.run(self._broker.stop())
-        if self.world.threads:
+        threads = [each.name for each in self.world.threads]
+        if threads or self.tasks or self.world.network.connections:
+            ports = [each.port for each in self.world.network.connections.values()]
             raise Silent(
-                f"threads go on after a stop: {[each.name for each in self.world.threads]}"
+                f"after a stop go on: threads {threads}, tasks {self.tasks}, connections {ports}"
             )
-        self._end()
+        self.kill()  # descriptors end with the process
+        self.world.disk.install()
         return result
 
     def kill(self, power: Random | None = None) -> None:

@@ -162,6 +162,15 @@ class Disk:
         """Return the path of every descriptor."""
         return {fd: each.path for fd, each in self._open.items()}
 
+    @property
+    def nameless(self) -> list[str]:
+        """Return the last path of every open file that has no name any more."""
+        return [
+            each.path
+            for each in self._open.values()
+            if isinstance(each.node, File) and not each.node.links
+        ]
+
     def folder(self, path: str) -> dict[str, bytes]:
         """Return all files below a folder, by the rest of their paths."""
         found = self._find(path)

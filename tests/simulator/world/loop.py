@@ -50,6 +50,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def run_once(self) -> None:
         """Run one turn."""
+        world = self._world
+        world.turn_calls, world.turn_bytes, world.turn_marks = 0, 0, False
         self._run_once()  # type: ignore[attr-defined]
 
     def _write_to_self(self) -> None:

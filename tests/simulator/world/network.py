@@ -158,7 +158,9 @@ class Listening:
         self._network.changed[self._number] = None
 
     def close(self) -> None:
-        """Listen no more."""
+        """Listen no more; clients that were not accepted are cut off."""
+        while self.waiting:
+            self._network.close(self.waiting.popleft().number)
         self._network.listening.pop(self._address[1], None)
         self._network.by_number.pop(self._number, None)
         self._number = -1

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import greenlet
 
+from siltstone.storage.files import FSYNC_FAILED
 from tests.simulator.world.disk import FIRST, Torn
 from tests.simulator.world.network import Network
 
@@ -35,6 +36,18 @@ STEADY_SECONDS: Final = 1_000.0
 CALL_SECONDS: Final = 5e-6
 """The virtual time that a call of the disk takes."""
 WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
+WAITS: Final = frozenset(
+    {"fsync", "ftruncate", "link", "listdir", "mkdir", "rmdir", "scan", "utime"}
+)
+"""Calls that the loop's thread leaves to others while clients are served.
+
+It may write and read what the page cache has, create and open files, and, when the copy of a
+partition takes over, copy the bytes that the copy lacks and rename its folder. After an fsync that
+failed it makes the mark for the next start durable, once for each log directory.
+"""
+TURN_CALLS: Final = 400
+TURN_BYTES: Final = 1 << 20
+"""So much of the disk may one turn of the loop ask for."""
 _TORN: Final = 0.5
 """How often a process that dies in a write has written a part."""
 
@@ -90,6 +103,8 @@ class World:
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(FIRST)
         self.calls = 0
+        self.turn_calls = self.turn_bytes = 0
+        self.is_serving = self.turn_marks = False
         self.switches = 0
         self.kill_after: int | None = None
         self.kill_kind = ""
@@ -185,10 +200,25 @@ class World:
                 if kind in WRITES and self.choices.random() < _TORN:
                     raise Torn(self.choices.randrange(size + 1), self.die)
                 self.die()
+        if self.current is None and self.is_serving:
+            self._count(kind, path, size)
         if self.find_fault is not None:
             size = self.find_fault(kind, path, size)
         self.offer()
         return size
+
+    def _count(self, kind: str, path: str, size: int) -> None:
+        """Count a call of the loop's thread in this turn."""
+        self.turn_calls += 1
+        self.turn_bytes += 0 if kind == "fallocate" else size
+        self.turn_marks = self.turn_marks or path.endswith(FSYNC_FAILED)
+        if kind in WAITS and not self.turn_marks:
+            self.failures.append(f"the loop waits for {kind} of {path}")
+        if self.turn_calls > TURN_CALLS or self.turn_bytes > TURN_BYTES:
+            self.failures.append(
+                f"a turn of the loop makes {self.turn_calls} calls of the disk with "
+                f"{self.turn_bytes} bytes, the last one {kind} of {path}"
+            )
 
     def die(self) -> None:
         """Kill the process: the driver goes on, and this greenlet is never resumed."""
@@ -204,6 +234,7 @@ class World:
         self._is_stealing = False
         self.is_killed = False
         self.kill_after = None
+        self.is_serving = False
 
     # Threads.
 
