@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _OF_A_DIRECTORY: Final = re.compile(
     r"(meta\.properties|siltstone-[a-z]+\.json|[a-z-]+-offset-checkpoint|cleaner-history\.jsonl"
-    r"|\.lock|\.siltstone-(control-(token|address)|fsync-failed|room))(\.tmp)?$"
+    r"|\.lock|\.siltstone-(control-(token|address)|fsync-failed|room)"
+    r"|\.kafka_cleanshutdown(?=\.tmp))(\.tmp)?$"
 )
 _OF_A_PARTITION: Final = re.compile(
     r"(leader-epoch-checkpoint|partition\.metadata|\d{20}\.snapshot)$"
