@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, DELETE_GROUPS, OFFSET_DELETE = 8, 9, 10, 42, 47
 _UNKNOWN_TOPIC, _METADATA_TOO_LARGE, _UNKNOWN_ID = 3, 12, 100
 _LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR = 14, 15, 16
+_NON_EMPTY, _SUBSCRIBED = 68, 86
 GROUP_ID_NOT_FOUND: Final = 69
 COORDINATOR: Final = (_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR)
 _FIRST_WITH_EPOCH: Final = 6
@@ -171,7 +172,7 @@ class Groups:
 
     def play(self, kind: str, *step: Any) -> Action:
         """Play a step."""
-        group = self.groups[int(step[0] * len(self.groups))]
+        group = self.judged[int(step[0] * len(self.judged))]
         topics = list(self.topics.values())
         topic = topics[int(step[1] * len(topics))]
         partition = int(step[2] * topic.partitions)
@@ -260,12 +261,15 @@ class Groups:
             yield from self._commit_to_old_id(client, group, topic, partition)
             return
         topics = list(self.topics.values()) if is_wide else [topic]
+        members = group.find_sure(self._history.now_ms)
         is_exact = version >= _FIRST_WITH_IDS
         writes = []
         rows = []
         for each in topics:
             place = min(partition, each.partitions - 1)
             write = self.make_write(version, retention_ms, size, is_exact=is_exact)
+            if group.is_classic and group.may_have_members:
+                write.expires_ms = 0  # it expires with those from when the last member left
             group.register(each, place).send(write)
             life, was_certain = each.topic_id, each.presence is Presence.PRESENT
             writes.append((each, place, write, life, was_certain))
@@ -277,6 +281,7 @@ class Groups:
         yield asked
         if asked.is_lost:
             return
+        beside = sorted(members & group.find_sure(self._history.now_ms))
         codes = {
             (each.topic_id if is_exact else each.name, one.partition_index): one.error_code
             for each in asked.answer.topics
@@ -288,6 +293,8 @@ class Groups:
             self._history.tell(
                 f"  {group.name} {each.name}-{place} at {write.value.offset}: error {code}"
             )
+            if code == 0 and beside:
+                raise Wrong(f"a commit of nobody is taken in {group.name}, beside {beside}")
             self.judge_commit(group, each, write, code, retention_ms, is_sure=is_sure)
 
     def make_write(self, version: int, retention_ms: int, size: int, *, is_exact: bool) -> Write:
@@ -324,7 +331,9 @@ class Groups:
             if is_sure and retention_ms == _NO_RETENTION:
                 raise Wrong(f"{what}: the topic is unknown, although it exists")
             write.refused()
-        elif code == _METADATA_TOO_LARGE and is_large:
+        elif (code == _METADATA_TOO_LARGE and is_large) or (
+            code in _REFUSED_SENDERS and group.may_have_members
+        ):
             write.refused()
         else:
             self.check_storage(code, what)
@@ -370,12 +379,8 @@ class Groups:
         )
         if must_fail and code == 0:
             raise Wrong(f"{group.name}: a commit by {sender} was taken")
-        if code in _REFUSED_SENDERS:
-            write.answered(self.tick(), is_sure=False)
-            write.refused()
-        else:
-            is_sure = was_certain and is_certain(topic, life)
-            self.judge_commit(group, topic, write, code, _NO_RETENTION, is_sure=is_sure)
+        is_sure = was_certain and is_certain(topic, life)
+        self.judge_commit(group, topic, write, code, _NO_RETENTION, is_sure=is_sure)
         return code
 
     def _commit_to_old_id(
@@ -400,13 +405,15 @@ class Groups:
         if not found:
             return
         start = self.tick()
+        members = group.find_sure(self._history.now_ms, topic.name)
         reading = self._read_all(group)
         write = group.register(topic, partition).send(Write(NOTHING, start, 0))
         life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
         rows = [OffsetDeleteRequestTopic(topic.name, [OffsetDeleteRequestPartition(partition)])]
         asked = client.send(OFFSET_DELETE, OffsetDeleteRequest(group.name, rows))
         yield asked
-        must_exist = self._must_exist(reading)
+        beside = sorted(members & group.find_sure(self._history.now_ms, topic.name))
+        must_exist = self._must_exist(reading) or beside
         if asked.is_lost:
             return
         write.answered(self.tick(), is_sure=False)
@@ -415,10 +422,14 @@ class Groups:
         self._history.tell(f"  {group.name} forgets {topic.name}-{partition}: error {code}")
         is_sure = is_certain(topic, life) and was_certain
         if code == 0:
+            if beside:
+                raise Wrong(f"OffsetDelete of {group.name} for {topic.name}, beside {beside}")
             write.is_sure = is_sure
         elif code == GROUP_ID_NOT_FOUND:
             if must_exist:
                 raise Wrong(f"{group.name} is not found, although it has committed")
+            write.refused()
+        elif code in {_NON_EMPTY, _SUBSCRIBED} and group.may_have_members:
             write.refused()
         elif code == _UNKNOWN_TOPIC:
             if is_sure:
@@ -431,6 +442,7 @@ class Groups:
         found = yield from self.find_coordinator(client, group)
         if not found:
             return
+        members = group.find_sure(self._history.now_ms)
         reading = self._read_all(group)
         start = self.tick()
         writes = []
@@ -439,21 +451,25 @@ class Groups:
             writes.append((topic, topic.topic_id, topic.presence is Presence.PRESENT, write))
         asked = client.send(DELETE_GROUPS, DeleteGroupsRequest([group.name]), 2)
         yield asked
-        must_exist = self._must_exist(reading)
+        beside = sorted(members & group.find_sure(self._history.now_ms))
+        must_exist = self._must_exist(reading) or beside
         if asked.is_lost:
             return
         code = asked.answer.results[0].error_code
         self._history.tell(f"  delete group {group.name}: error {code}")
+        is_refused = code == GROUP_ID_NOT_FOUND or (code == _NON_EMPTY and group.may_have_members)
         if code == GROUP_ID_NOT_FOUND:
             if must_exist:
                 raise Wrong(f"{group.name} is not found, although it has committed")
-        elif code:
+        elif code and not is_refused:
             self.check_storage(code, f"DeleteGroups of {group.name}")
+        elif code == 0 and beside:
+            raise Wrong(f"{group.name} is deleted, beside {beside}")
         now = self.tick()
         for topic, life, was_certain, write in writes:
             is_sure = code == 0 and was_certain and is_certain(topic, life)
             write.answered(now, is_sure=is_sure)
-            if code == GROUP_ID_NOT_FOUND:
+            if is_refused:
                 write.refused()
 
     # Reading.

@@ -54,11 +54,13 @@ class Member:
         self.is_synced = False
 
 
-class Company:
+class Company(GroupModel):
     """A group and its members; ``given`` has what leaders gave in each generation."""
 
+    may_have_members = True
+
     def __init__(self, name: str, members: list[Member]) -> None:
-        self.group = GroupModel(name)
+        super().__init__(name)
         self.members = members
         self.generation = 0
         """The generation of the last answer to a join."""
@@ -78,13 +80,18 @@ class Company:
         """Tell whether the broker must know a member as it knows itself."""
         return member in self.calm and all(now_ms < each.alive_ms for each in self.calm)
 
+    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
+        """Return the members that the group must have: they keep all offsets."""
+        del topic
+        return {each.id for each in self.members if self.is_sure(each, now_ms)}
+
     def check_joined(self, member: Member, answer: Any) -> None:
         """Compare an answer to a join with what the member knew.
 
         Raises:
             Wrong: The generation went back, or the leader does not know of the member.
         """
-        what = f"{self.group.name}: member {answer.member_id}"
+        what = f"{self.name}: member {answer.member_id}"
         if member.id == answer.member_id and answer.generation_id < member.generation:
             raise Wrong(f"{what} is in generation {answer.generation_id} after {member.generation}")
         listed = [each.member_id for each in answer.members]
@@ -103,7 +110,7 @@ class Company:
             allowed = [one for each in given.values() for one in each]
         if assignment not in allowed and not (member.instance_id is not None and not assignment):
             raise Wrong(
-                f"{self.group.name}: member {member.id} got {assignment!r} in generation"
+                f"{self.name}: member {member.id} got {assignment!r} in generation"
                 f" {member.generation}; its leader gave {allowed}"
             )
 
@@ -168,7 +175,7 @@ class Members:
 
     def set_up(self) -> Action:
         """Have the offsets judged; the first member finds the coordinator."""
-        self._groups.judged += [each.group for each in self._companies]
+        self._groups.judged += self._companies
         yield from ()
 
     def play(self, kind: str, which: float, sender: float, *rest: Any) -> Action:
@@ -196,7 +203,7 @@ class Members:
         self, company: Company, place: int, count: int, version: int, is_new: bool
     ) -> Action:
         """Have some members join side by side, and get their assignments."""
-        found = yield from self._groups.find_coordinator(company.members[0].client, company.group)
+        found = yield from self._groups.find_coordinator(company.members[0].client, company)
         chosen = (company.members[place:] + company.members[:place])[:count]
         chosen = [each for each in chosen if not each.is_busy]
         if not found:
@@ -237,14 +244,14 @@ class Members:
             if answer.error_code == _ID_REQUIRED:
                 member.id = answer.member_id
             else:
-                self._check_refused(answer.error_code, f"a first join of {company.group.name}")
+                self._check_refused(answer.error_code, f"a first join of {company.name}")
 
     def _send_join(self, company: Company, member: Member, version: int) -> Question:
         company.joins += 1
         company.calm = []
         protocols = [JoinGroupRequestProtocol("first", b"x"), JoinGroupRequestProtocol("second")]
         row = JoinGroupRequest(
-            company.group.name,
+            company.name,
             member.timeout_ms,
             member.timeout_ms,
             member.id,
@@ -262,13 +269,13 @@ class Members:
     def _judge_join(self, company: Company, member: Member, answer: Any) -> bool:
         """Note the answer to a join; tell whether the member is in a generation."""
         self._history.tell(
-            f"  {company.group.name} {answer.member_id[-6:]} joins: error {answer.error_code}"
+            f"  {company.name} {answer.member_id[-6:]} joins: error {answer.error_code}"
             f" generation {answer.generation_id} of {len(answer.members)}"
         )
         if answer.error_code == _ID_REQUIRED and not member.id and member.instance_id is None:
             return False  # it asked for an id when there was no coordinator
         if answer.error_code:
-            self._check_refused(answer.error_code, f"a join of {company.group.name}")
+            self._check_refused(answer.error_code, f"a join of {company.name}")
             member.forget()
             return False
         company.check_joined(member, answer)
@@ -287,10 +294,10 @@ class Members:
             if answer.members and not company.has_static:
                 leader = leaders.setdefault(answer.generation_id, member.id)
                 if leader != member.id:
-                    raise Wrong(f"{company.group.name}: {leader} and {member.id} lead at once")
+                    raise Wrong(f"{company.name}: {leader} and {member.id} lead at once")
             rows = self._assign(company, answer)
             row = SyncGroupRequest(
-                company.group.name,
+                company.name,
                 member.generation,
                 member.id,
                 member.instance_id,
@@ -304,14 +311,14 @@ class Members:
             if question.is_lost:
                 return
             code = question.answer.error_code
-            self._history.tell(f"  {company.group.name} {member.id[-6:]} syncs: error {code}")
+            self._history.tell(f"  {company.name} {member.id[-6:]} syncs: error {code}")
             if code == 0:
                 company.check_synced(member, bytes(question.answer.assignment))
                 member.is_synced = True
                 member.alive_ms = sent_ms + member.timeout_ms
                 company.synced_generation = member.generation
             else:
-                self._check_refused(code, f"SyncGroup of {company.group.name}")
+                self._check_refused(code, f"SyncGroup of {company.name}")
         listed = [len(answer.members) for _, answer in joined if answer.members]
         synced = [each for each, _ in joined if each.is_synced]
         if listed == [len(synced)] and joins == company.joins:
@@ -335,7 +342,7 @@ class Members:
     def _beat(self, company: Company, member: Member) -> Action:
         if member.is_busy or not member.generation:
             return
-        name = company.group.name
+        name = company.name
         row = HeartbeatRequest(name, member.generation, member.id, member.instance_id)
         must_fail = member.generation < company.generation
         member.is_busy = True
@@ -365,13 +372,13 @@ class Members:
         """
         if code in _REFUSALS and was_sure and company.is_sure(member, self._history.now_ms):
             raise Wrong(
-                f"{company.group.name}: {member.id} is refused with {code}, although it has joined"
+                f"{company.name}: {member.id} is refused with {code}, although it has joined"
             )
 
     def _leave(self, company: Company, member: Member) -> Action:
         if member.is_busy or not member.id:
             return
-        name = company.group.name
+        name = company.name
         row = LeaveGroupRequest(name, members=[MemberIdentity(member.id, member.instance_id)])
         member.is_busy = True
         company.calm = []
@@ -409,7 +416,7 @@ class Members:
         member.is_busy = True
         was_sure = not how and company.is_sure(member, self._history.now_ms)
         code = yield from self._groups.commit_as(
-            member.client, company.group, topic, sender, version, must_fail=must_fail
+            member.client, company, topic, sender, version, must_fail=must_fail
         )
         if code is None:
             return

@@ -95,6 +95,7 @@ class Band(GroupModel):
     """A group and its members; ``gone`` has the ids of members that have left for good."""
 
     may_have_members = True
+    is_classic = False
 
     def __init__(self, name: str, members: list[Consumer]) -> None:
         super().__init__(name)
@@ -102,9 +103,14 @@ class Band(GroupModel):
         self.gone: set[str] = set()
         self.epoch = 0
 
-    def must_have_members(self, now_ms: int) -> bool:
-        """Tell whether some member must be in the group."""
-        return any(each.is_sure(now_ms) for each in self.members)
+    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
+        """Return the members that the group must have; with a topic, those that list it."""
+        return {
+            each.id
+            for each in self.members
+            if each.is_sure(now_ms)
+            and (not topic or all(type(one) is list and topic in one for one in each.agreed))
+        }
 
     def taken(self, member: Consumer, answer: Any, sent_ms: int, now_ms: int) -> None:
         """Note the answer to a heartbeat that was taken.

@@ -178,6 +178,9 @@ class Register:
 class GroupModel:
     """One group: a register for each partition of each topic."""
 
+    may_have_members = False
+    is_classic = True
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.registers: dict[tuple[str, int], Register] = {}
@@ -192,6 +195,13 @@ class GroupModel:
                 register.follow(before)
             self.registers[key] = register
         return register
+
+    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
+        """Return the members that the group must have; with a topic, those that keep its offsets.
+
+        A request may count on those alone that are there before it and after its answer.
+        """
+        return set()
 
     def all_registers(
         self, topics: Mapping[str, TopicModel]
