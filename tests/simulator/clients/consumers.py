@@ -173,6 +173,7 @@ class Consumers:
         )
         if answer.error_code == 0:
             band.taken(member, answer, sent_ms, self._history.now_ms)
+            band.stay(member, self._history.now_ms, was_sure=was_sure)
             band.check_names(member, self._groups.topics.values())
             member.alive_ms = sent_ms + self._session_ms
         else:

@@ -121,7 +121,7 @@ class Groups:
         """Return the broker's settings that a history has because of its groups."""
         settings = [
             f"offsets.retention.minutes={drawn['minutes']}",
-            f"offsets.retention.check.interval.ms={10_000 if drawn['minutes'] < 60 else 600_000}",
+            f"offsets.retention.check.interval.ms={_check_ms(drawn['minutes'])}",
             f"group.initial.rebalance.delay.ms={drawn['delay_ms']}",
         ]
         if drawn["is_durable"]:
@@ -153,6 +153,7 @@ class Groups:
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
         self._retention_ms = drawn["minutes"] * 60_000
+        self._check_ms = _check_ms(drawn["minutes"])
         self.is_durable = drawn["is_durable"]
         self.groups = [GroupModel(name) for name in drawn["groups"]]
         self.judged = self.groups.copy()
@@ -163,6 +164,8 @@ class Groups:
         self._has_journal = False
         """Whether a client has found the coordinator, so that its journal exists."""
         self._way = ""
+        self._quiet_ms = self._hits = 0
+        """Since when no call of the disk has failed, and how many have."""
 
     @property
     def topics(self) -> dict[str, TopicModel]:
@@ -188,6 +191,7 @@ class Groups:
     def restarted(self, way: str) -> None:
         """Note that nothing is on its way any more."""
         self._way = way
+        self._quiet_ms = self._history.now_ms
         now = self.tick()
         for group in self.judged:
             for register in group.registers.values():
@@ -268,7 +272,7 @@ class Groups:
         for each in topics:
             place = min(partition, each.partitions - 1)
             write = self.make_write(version, retention_ms, size, is_exact=is_exact)
-            if group.is_classic and group.may_have_members:
+            if group.members and group.protocol != "consumer":
                 write.expires_ms = 0  # it expires with those from when the last member left
             group.register(each, place).send(write)
             life, was_certain = each.topic_id, each.presence is Presence.PRESENT
@@ -327,12 +331,15 @@ class Groups:
             if is_large:
                 raise Wrong(f"{what} with {len(write.value.metadata)} characters was taken")
             write.is_sure = is_sure
+            if is_sure and not group.members:
+                kept_ms = self._retention_ms if retention_ms == _NO_RETENTION else retention_ms
+                write.must_go_ms = self._history.now_ms + kept_ms
         elif code == (_UNKNOWN_ID if write.is_exact else _UNKNOWN_TOPIC):
             if is_sure and retention_ms == _NO_RETENTION:
                 raise Wrong(f"{what}: the topic is unknown, although it exists")
             write.refused()
         elif (code == _METADATA_TOO_LARGE and is_large) or (
-            code in _REFUSED_SENDERS and group.may_have_members
+            code in _REFUSED_SENDERS and group.members
         ):
             write.refused()
         else:
@@ -429,7 +436,7 @@ class Groups:
             if must_exist:
                 raise Wrong(f"{group.name} is not found, although it has committed")
             write.refused()
-        elif code in {_NON_EMPTY, _SUBSCRIBED} and group.may_have_members:
+        elif code in {_NON_EMPTY, _SUBSCRIBED} and group.members:
             write.refused()
         elif code == _UNKNOWN_TOPIC:
             if is_sure:
@@ -457,7 +464,7 @@ class Groups:
             return
         code = asked.answer.results[0].error_code
         self._history.tell(f"  delete group {group.name}: error {code}")
-        is_refused = code == GROUP_ID_NOT_FOUND or (code == _NON_EMPTY and group.may_have_members)
+        is_refused = code == GROUP_ID_NOT_FOUND or (code == _NON_EMPTY and group.members)
         if code == GROUP_ID_NOT_FOUND:
             if must_exist:
                 raise Wrong(f"{group.name} is not found, although it has committed")
@@ -508,18 +515,19 @@ class Groups:
 
     def _fetch(
         self, client: Client, group: GroupModel, topics: list[TopicModel] | None, version: int
-    ) -> Action:
-        """Fetch offsets of some topics, or all, and compare them."""
+    ) -> Generator[Any, None, list[str]]:
+        """Fetch offsets of some topics, or all, and compare them; return those to expire."""
         reading = self._read_all(group)
         asked = client.send(OFFSET_FETCH, _fetch_row(group, topics, version), version)
         yield asked
         read = [(*each[:4], each[4].end()) for each in reading]
+        overdue: list[str] = []
         if asked.is_lost:
-            return
+            return overdue
         found, code = _found(asked.answer, version)
         if code:
             self.check_storage(code, f"OffsetFetch of {group.name}")
-            return
+            return overdue
         has_epoch = version >= _FETCHES_EPOCH
         for topic, place, life, was_certain, each in read:
             if topics is not None and topic not in topics:
@@ -536,11 +544,25 @@ class Groups:
                     f"{group.name} {topic.name}-{place}: {tuple(value)} is committed;"
                     f" it may be one of {allowed}"
                 )
+            if is_judged and self._is_overdue(each, value):
+                overdue.append(f"{group.name} {topic.name}-{place}: {tuple(value)}")
+        return overdue
+
+    def _is_overdue(self, reading: Reading, found: Committed) -> bool:
+        """Tell whether an offset should have expired since all has been well."""
+        transactions: Transactions | None = self._history.parts.get("transactions")
+        due = [each.must_go_ms for each in reading.writes if each.value == found]
+        late = self._history.now_ms - 2 * self._check_ms
+        is_late = bool(due) and late > max(*due, self._quiet_ms)
+        return is_late and not (transactions and transactions.may_pend(reading.register))
 
     # The judge.
 
     def judge(self) -> None:
         """Fetch all offsets of all groups, and compare them."""
+        hits = self._history.hits
+        if hits != self._hits:
+            self._hits, self._quiet_ms = hits, self._history.now_ms
         if self._has_journal:
             client = self._history.client()
             for group in self.judged:
@@ -551,7 +573,12 @@ class Groups:
         yield from self._wait_until_loaded(client, group)
         if not self._way:
             yield from self._fetch(client, group, None, 9)
-            yield from self._fetch(client, group, list(self.topics.values()), 10)
+            overdue = yield from self._fetch(client, group, list(self.topics.values()), 10)
+            if overdue:  # the broker may have had no turn since time has jumped
+                yield Pause(self._history, self._check_ms / 500)
+                overdue = yield from self._fetch(client, group, None, 9)
+            if overdue:
+                raise Wrong(f"{overdue} should have expired")
             return
         asked = client.send(OFFSET_FETCH, _fetch_row(group, None, 9), 9)
         yield asked
@@ -584,6 +611,11 @@ class Groups:
                 raise Wrong(f"{group.name} {topic.name}-{place}: {error}") from error
         if found:
             raise Wrong(f"{group.name} has offsets of {sorted(found)}")
+
+
+def _check_ms(minutes: int) -> int:
+    """Return how often the broker looks for expired offsets."""
+    return 10_000 if minutes < 60 else 600_000
 
 
 def _fetch_row(

@@ -44,8 +44,8 @@ class Member:
         self.generation = 0
         self.is_synced = False
         self.is_busy = False
-        self.alive_ms = 0
-        """How long its session lasts at least."""
+        self.alive_ms = self.seen_ms = 0
+        """How long its session lasts at least, and when it was last told to be a member."""
 
     def forget(self) -> None:
         """Begin as a new member."""
@@ -57,11 +57,10 @@ class Member:
 class Company(GroupModel):
     """A group and its members; ``given`` has what leaders gave in each generation."""
 
-    may_have_members = True
+    members: list[Member]
 
     def __init__(self, name: str, members: list[Member]) -> None:
-        super().__init__(name)
-        self.members = members
+        super().__init__(name, members)
         self.generation = 0
         """The generation of the last answer to a join."""
         self.synced_generation = 0
@@ -79,11 +78,6 @@ class Company(GroupModel):
     def is_sure(self, member: Member, now_ms: int) -> bool:
         """Tell whether the broker must know a member as it knows itself."""
         return member in self.calm and all(now_ms < each.alive_ms for each in self.calm)
-
-    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
-        """Return the members that the group must have: they keep all offsets."""
-        del topic
-        return {each.id for each in self.members if self.is_sure(each, now_ms)}
 
     def check_joined(self, member: Member, answer: Any) -> None:
         """Compare an answer to a join with what the member knew.
@@ -316,6 +310,7 @@ class Members:
                 company.check_synced(member, bytes(question.answer.assignment))
                 member.is_synced = True
                 member.alive_ms = sent_ms + member.timeout_ms
+                member.seen_ms = self._history.now_ms
                 company.synced_generation = member.generation
             else:
                 self._check_refused(code, f"SyncGroup of {company.name}")
@@ -358,6 +353,7 @@ class Members:
             raise Wrong(f"{name}: a heartbeat of generation {member.generation} is taken late")
         self._check_sure(company, member, code, was_sure=was_sure)
         if code == 0:
+            company.stay(member, self._history.now_ms, was_sure=was_sure)
             member.alive_ms = max(member.alive_ms, sent_ms + member.timeout_ms)
         if code:
             self._check_refused(code, f"a heartbeat of {name}")

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from siltstone.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from tests.simulator.clients.records import Records
-from tests.simulator.clients.requests import STORAGE, TOO_LARGE, send_batch
+from tests.simulator.clients.requests import PRODUCE, STORAGE, TOO_LARGE
 from tests.simulator.model.log import Wrong, sent_of
 from tests.simulator.model.producers import (
     OLD_EPOCH,
@@ -149,13 +154,40 @@ class Sending:
         transactional_id: str | None = None,
     ) -> Question:
         """Send a batch, which may be on its way already."""
-        if batch.tries:
-            lane.log.sending_again(batch.sent)
-        else:
-            lane.log.sending(batch.sent)
-        lane.memory.sending(batch)
-        place = lane.topic, lane.partition
-        return send_batch(client, *place, batch.frame, version, transactional_id=transactional_id)
+        return self.ask_all(client, version, [(lane, batch)], transactional_id)
+
+    def ask_all(
+        self,
+        client: Client,
+        version: int,
+        batches: list[tuple[Lane, Numbered]],
+        transactional_id: str | None = None,
+    ) -> Question:
+        """Send batches for several partitions in one request."""
+        data: dict[tuple[str, bytes], list[PartitionProduceData]] = {}
+        for lane, batch in batches:
+            if batch.tries:
+                lane.log.sending_again(batch.sent)
+            else:
+                lane.log.sending(batch.sent)
+            lane.memory.sending(batch)
+            topic = data.setdefault((lane.topic.name, lane.topic.topic_id), [])
+            topic.append(PartitionProduceData(lane.partition, batch.frame))
+        topics = [TopicProduceData(*topic, each) for topic, each in data.items()]
+        row = ProduceRequest(transactional_id, -1, 30_000, topics)
+        return client.send(PRODUCE, row, version)
+
+    @staticmethod
+    def answer_to(lane: Lane, asked: Question) -> Any:
+        """Return what is answered for a lane, whose topic still lives."""
+        (answer,) = (
+            one
+            for each in asked.answer.responses
+            if each.name == lane.topic.name or each.topic_id == lane.topic.topic_id
+            for one in each.partition_responses
+            if one.index == lane.partition
+        )
+        return answer
 
     def read(self, lane: Lane, batch: Numbered, asked: Question) -> int | None:
         """Judge an answer; return its error, None if no answer counts."""
@@ -164,7 +196,7 @@ class Sending:
         if not lane.is_current or self.records.may_miss(lane.topic, lane.log):
             lane.memory.is_open = True
             return None
-        answer = asked.answer.responses[0].partition_responses[0]
+        answer = self.answer_to(lane, asked)
         error: int = answer.error_code
         name = f"{lane.topic.name}-{lane.partition}"
         self._history.tell(f"  {name} {batch.numbers[:4]} error {error} base {answer.base_offset}")

@@ -54,11 +54,12 @@ from tests.simulator.model.transactions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from random import Random
 
     from tests.simulator.clients.groups import Groups
     from tests.simulator.history import Action, History
-    from tests.simulator.model.groups import Register
+    from tests.simulator.model.groups import GroupModel, Register
     from tests.simulator.model.producers import Numbered
     from tests.simulator.wire import Client, Question
 
@@ -67,6 +68,8 @@ DESCRIBE_PRODUCERS, DESCRIBE, LIST = 61, 65, 66
 _REFUSALS: Final = (45, 47, 48, 49, 90, 120)
 """The producer is fenced, or its transaction is not open."""
 _CONCURRENT: Final = 51
+_SENDERS: Final = (22, 25, 82)
+"""Another generation, an unknown or fenced member."""
 _LATER: Final = (14, 15, 16, 19, _CONCURRENT, STORAGE)
 """The disk does not take it, or a transaction has not ended since the disk did not take that."""
 _UNKNOWN, _LONG_METADATA, _LOADING = 3, 12, 14
@@ -97,7 +100,7 @@ class Slot:
         self.transaction: Transaction | None = None
         self.pending: list[tuple[Lane, Numbered]] = []
         self.wanted: str | None = None
-        self.must_abort = False
+        self.must_abort = self.is_joint = False
         self.fenced: tuple[Producer, int] | None = None
         self.is_busy = False
 
@@ -183,11 +186,13 @@ class Transactions:
         if kind == "txn_end":
             return [which, rng.random() < 0.65, rng.random() < 0.2]
         if kind == "txn_offsets":
-            return [which, where, group, rng.choice((0, 0, 5, 5, 5, _LONG))]
+            size = rng.choice((0, 0, 5, 5, 5, _LONG))
+            return [which, where, group, size, rng.choice(("", "as_member", "as_member", "wrong"))]
         if kind == "txn_zombie":
             return [which, where, rng.random() < 0.5]
         batch = [rng.choice((1, 1, 2, 5)), rng.choice((1, 20, 60, 600)), rng.choice((0, 0, 1, 4))]
-        return [which, where, *batch, rng.choice((1, 1, 2, 3)), rng.random() < 0.1]
+        count = rng.choice((1, 1, 2, 3))
+        return [which, where, *batch, count, rng.random() < 0.1, rng.random() < 0.6]
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
@@ -319,8 +324,13 @@ class Transactions:
         codec: int,
         partitions: int,
         vanishes: bool,
+        is_joint: bool = False,
     ) -> Action:
-        """Send a batch to each of some partitions, in the open transaction or in a new one."""
+        """Send a batch to each of some partitions, in the open transaction or in a new one.
+
+        They are in requests of their own, or in one that ``is_joint``.
+        """
+        slot.is_joint = is_joint
         yield from self._prepare(slot)
         yield from self._send_again(slot)
         producer, places = slot.producer, self._places()
@@ -362,20 +372,20 @@ class Transactions:
         transaction = slot.transaction
         if transaction is None:
             return
-        asked = []
-        for lane, batch in slot.pending:
-            if not lane.is_current:
-                slot.must_abort = True
-                continue
+        slot.must_abort |= not all(lane.is_current for lane, _ in slot.pending)
+        slot.pending = [each for each in slot.pending if each[0].is_current]
+        for lane, _ in slot.pending:
             transaction.partitions.setdefault((lane.topic.name, lane.partition), False)
-            question = self._sending.ask(slot.client, slot.version, lane, batch, slot.name)
-            asked.append((lane, batch, question))
-        slot.pending = [(lane, batch) for lane, batch, _ in asked]
+        lots = [[each] for each in slot.pending]
+        if slot.is_joint and slot.pending:
+            lots = [slot.pending.copy()]
+        ask = self._sending.ask_all
+        asked = [(lot, ask(slot.client, slot.version, lot, slot.name)) for lot in lots]
         if vanishes:
             slot.client.reset()
-        for lane, batch, question in asked:
+        for lot, question in asked:
             yield question
-            if not question.is_lost:
+            for lane, batch in [] if question.is_lost else lot:
                 self._read(slot, transaction, lane, batch, question)
 
     def _read(
@@ -384,7 +394,7 @@ class Transactions:
         if not lane.is_current or self._sending.records.may_miss(lane.topic, lane.log):
             lane.memory.is_open = slot.must_abort = True
             return
-        answer = asked.answer.responses[0].partition_responses[0]
+        answer = self._sending.answer_to(lane, asked)
         error, base = answer.error_code, answer.base_offset
         name = f"{lane.topic.name}-{lane.partition} {batch.numbers[:4]} at {base}"
         if error in TOO_LARGE:
@@ -432,10 +442,13 @@ class Transactions:
 
     # Offsets.
 
-    def _txn_offsets(self, slot: Slot, where: float, which: float, size: int) -> Action:
-        """Commit an offset of a group for a partition with the transaction."""
+    def _txn_offsets(
+        self, slot: Slot, where: float, which: float, size: int, how: str = ""
+    ) -> Action:
+        """Commit an offset of a group with the transaction, as nobody, or as a member of it."""
         groups: Groups = self._history.parts["groups"]
-        group = groups.groups[int(which * len(groups.groups))]
+        among = groups.judged if how else groups.groups
+        group = among[int(which * len(among))]
         found = yield from groups.find_coordinator(slot.client, group)
         yield from self._prepare(slot)
         producer, places = slot.producer, self._places()
@@ -457,6 +470,8 @@ class Transactions:
         version = 5 if slot.is_newer else 3
         write = groups.make_write(version, _NONE, size, is_exact=False)
         write.is_hidden = write.is_open = True
+        if group.members and group.protocol != "consumer":
+            write.expires_ms = 0  # it expires with those from when the last member left
         register = group.register(topic, partition)
         is_present = topic.presence is Presence.PRESENT
         transaction.offsets.append((topic, register, register.send(write)))
@@ -464,19 +479,52 @@ class Transactions:
         rows = [TxnOffsetCommitRequestTopic(name=topic.name, partitions=[wanted])]
         numbers = producer.id, producer.epoch
         commit = TxnOffsetCommitRequest(slot.name, group.name, *numbers, topics=rows)
-        asked = slot.client.send(COMMIT_OFFSETS, commit, version)
-        yield asked
-        if asked.is_lost:
-            return
-        error = asked.answer.topics[0].partitions[0].error_code
+        member = group.find_member(which * len(among) % 1) if how else None
+        error = yield from self._send_offset(slot, commit, version, group, member, how)
         what = f"{group.name} {topic.name}-{partition} at {write.value.offset}"
         may_miss = not is_present or not is_certain(topic, register.life)
-        if (error == _LONG_METADATA and size >= _LONG) or (error == _UNKNOWN and may_miss):
+        if error is None:
+            return
+        may_be = error == _LONG_METADATA and size >= _LONG
+        if may_be or error in _SENDERS or (error == _UNKNOWN and may_miss):
             write.refused()
         elif self._is_taken(slot, transaction, error, what):
             write.answered(groups.tick(), is_sure=False)
             transaction.partitions[_OF_OFFSETS] = True
             slot.must_abort = False
+
+    def _send_offset(
+        self, slot: Slot, row: Any, version: int, group: GroupModel, member: Any, how: str
+    ) -> Generator[Any, None, int | None]:
+        """Send a commit, in which a member may name a generation that is not its own.
+
+        Raises:
+            Wrong: It was taken against the rules of the group, or refused.
+        """
+        is_classic = group.protocol == "classic"
+        is_sure, is_wrong = False, member is not None and how == "wrong"
+        if member is not None:
+            is_sure, member.is_busy = group.is_sure(member, self._history.now_ms), True
+            row = row._replace(
+                generation_id=member.generation + is_wrong * (-1 if is_classic else 1),
+                member_id=member.id,
+                group_instance_id=member.instance_id,
+            )
+        asked = slot.client.send(COMMIT_OFFSETS, row, version)
+        yield asked
+        if member is not None:
+            member.is_busy = False
+            is_sure &= group.is_sure(member, self._history.now_ms)
+        if asked.is_lost:
+            return None
+        error: int = asked.answer.topics[0].partitions[0].error_code
+        what = f"{slot.name} for {row[4:7]} of {group.name}: error {error}"
+        self._history.tell(f"  {what}")
+        if error in _SENDERS and (member is None or (is_sure and not is_wrong)):
+            raise Wrong(what)
+        if error == 0 and is_wrong and (is_sure or is_classic):
+            raise Wrong(what)
+        return error
 
     def may_pend(self, register: Register) -> bool:
         """Tell whether an open transaction may have an offset for a register."""
@@ -513,6 +561,31 @@ class Transactions:
                 break
         if is_unclear and slot.transaction is None and not slot.is_newer:
             slot.producer = None
+        if transaction.may == [COMMIT] and transaction.batches and self._is_sound:
+            yield from self._read_back(slot, transaction)
+
+    def _read_back(self, slot: Slot, transaction: Transaction) -> Action:
+        """Read a batch of a transaction that was just committed: readers see it from then on."""
+        log, batch = self._history.rng.choice(transaction.batches)
+        place = next((each for each in self._places() if each[0].logs[each[1]] is log), None)
+        if place is None or batch.base is None:
+            return
+        topic, partition = place
+        asked = send_fetch(slot.client, topic, partition, batch.base, isolation=1)
+        yield asked
+        if asked.is_lost or not self._is_sound or log not in topic.logs:
+            return
+        answer = asked.answer.responses[0].partitions[0]
+        shown = read_committed(
+            list(read_batches(bytes(answer.records or b""))),
+            map(tuple, answer.aborted_transactions or ()),
+        )
+        is_open = any(
+            (OPEN in each.may or each.is_torn) and (topic.name, partition) in each.partitions
+            for each in self._all
+        )
+        if answer.error_code == 0 and batch.base not in shown and not is_open:
+            raise Wrong(f"{transaction} is committed, but {topic.name}-{partition} shows {shown}")
 
     def _note_end(
         self, slot: Slot, transaction: Transaction, producer: Producer, wanted: str, answer: Any
@@ -593,6 +666,9 @@ class Transactions:
 
     def judge(self) -> None:
         """Compare what the logs show, what readers see, and what the coordinator tells."""
+        opened = [each.transaction for each in self._slots if each.transaction is not None]
+        if any(self._history.now_ms > each.ends_ms for each in opened):
+            self._history.let_pass(3.0)  # time may have jumped a moment ago
         for slot in self._slots:
             for producer in slot.known.values():
                 for lane in producer.lanes:

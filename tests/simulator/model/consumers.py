@@ -27,9 +27,9 @@ class Consumer:
 
     ``told`` is its assignment, ``held`` what it has not given up yet, and ``since`` the epochs from
     which on it has partitions, as far as known. ``is_doubtful`` tells that the broker may have
-    moved it on without its knowledge. ``alive_ms`` is how long it lives at least, and ``revoke_ms``
-    how long at least it may keep what it must give up. ``is_free`` tells that nobody has its
-    instance id.
+    moved it on without its knowledge. ``alive_ms`` is how long it lives at least, ``seen_ms`` when
+    it was last told to be a member, and ``revoke_ms`` how long at least it may keep what it must
+    give up. ``is_free`` tells that nobody has its instance id.
     """
 
     def __init__(self, client: Client, instance_id: str | None, said: dict[str, Any]) -> None:
@@ -51,8 +51,13 @@ class Consumer:
         self.told: set[Place] = set()
         self.held: set[Place] = set()
         self.since: dict[Place, int] = {}
-        self.alive_ms = 0
+        self.alive_ms = self.seen_ms = 0
         self.revoke_ms: int | None = None
+
+    @property
+    def generation(self) -> int:
+        """The epoch, as the generation of a commit."""
+        return self.epoch
 
     @property
     def is_member(self) -> bool:
@@ -94,14 +99,16 @@ def matches(wants: list[str] | str, name: str) -> bool:
 class Band(GroupModel):
     """A group and its members; ``gone`` has the ids of members that have left for good."""
 
-    may_have_members = True
-    is_classic = False
+    members: list[Consumer]
 
     def __init__(self, name: str, members: list[Consumer]) -> None:
-        super().__init__(name)
-        self.members = members
+        super().__init__(name, members, "consumer")
         self.gone: set[str] = set()
         self.epoch = 0
+
+    def is_sure(self, member: Consumer, now_ms: int) -> bool:
+        """Tell whether the broker must know a member as it knows itself."""
+        return member.is_sure(now_ms)
 
     def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
         """Return the members that the group must have; with a topic, those that list it."""

@@ -7,13 +7,13 @@ and was acknowledged. A write without a sure answer may have taken effect.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.topics import Presence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.simulator.model.topics import TopicModel
 
@@ -36,13 +36,14 @@ class Write:
     """One commit of a partition, or its deletion.
 
     ``end`` is when it was answered, None without an answer. ``expires_ms`` is when it may go by
-    itself. A write that is exact names its topic by id, so that it cannot reach another life. One
-    of a transaction is hidden until that may be committed, and open until that has ended.
+    itself, ``must_go_ms`` when it must, if nothing keeps it. A write that is exact names its topic
+    by id, so that it cannot reach another life. One of a transaction is hidden until that may be
+    committed, and open until that has ended.
     """
 
     __slots__ = (
         *("end", "expires_ms", "is_exact", "is_hidden", "is_open", "is_refused", "is_sure"),
-        *("start", "value"),
+        *("must_go_ms", "start", "value"),
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Write:
         self.start = start
         self.end: int | None = None
         self.expires_ms = expires_ms
+        self.must_go_ms = float("inf")
         self.is_exact = is_exact
         self.is_sure = self.is_refused = self.is_hidden = self.is_open = False
 
@@ -167,23 +169,58 @@ class Register:
         if not self.is_among([*writes, *others], found, now_ms):
             allowed = [tuple(each.value) for each in writes]
             raise Wrong(f"{tuple(found)} is committed; it may be one of {allowed}")
-        same = [each.expires_ms for each in (*writes, *self.past) if each.value == found]
+        same = [each for each in (*writes, *self.past) if each.value == found]
         if way == "kill" or any(each.start > self._began for each in writes):
             self.past += writes  # what came since the start is not durable
         else:
             self.past = []
-        self._set(Write(found, now, min(same, default=0)), now)
+        truth = Write(found, now, min((each.expires_ms for each in same), default=0))
+        truth.must_go_ms = min((each.must_go_ms for each in same), default=truth.must_go_ms)
+        self._set(truth, now)
+
+    def keep(self, since_ms: int, now_ms: int) -> None:
+        """Note that members kept what is committed from expiring between two moments."""
+        for each in self._writes:
+            if each.expires_ms >= since_ms:
+                each.expires_ms = max(each.expires_ms, now_ms)
 
 
 class GroupModel:
-    """One group: a register for each partition of each topic."""
+    """One group: a register for each partition of each topic, and its members, if it has some.
 
-    may_have_members = False
-    is_classic = True
+    ``protocol`` is that of the members: ``classic``, ``consumer`` or ``both``.
+    """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, members: Sequence[Any] = (), protocol: str = "classic") -> None:
         self.name = name
+        self.members = members
+        self.protocol = protocol
         self.registers: dict[tuple[str, int], Register] = {}
+
+    def is_sure(self, member: Any, now_ms: int) -> bool:
+        """Tell whether the broker must know a member as it knows itself."""
+        del member, now_ms
+        return False
+
+    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
+        """Return the members that the group must have; with a topic, those that keep its offsets.
+
+        A request may count on those alone that are there before it and after its answer.
+        """
+        del topic
+        return {each.id for each in self.members if self.is_sure(each, now_ms)}
+
+    def stay(self, member: Any, now_ms: int, *, was_sure: bool) -> None:
+        """Note that a member is there: if it was, too, it kept offsets since its last answer."""
+        for (topic, _), register in self.registers.items() if was_sure else ():
+            if member.id in self.find_sure(now_ms, topic):
+                register.keep(member.seen_ms, now_ms)
+        member.seen_ms = now_ms
+
+    def find_member(self, share: float) -> Any:
+        """Return a member that has joined and waits for no answer, None without one."""
+        ready = [each for each in self.members if each.generation and not each.is_busy]
+        return ready[int(share * len(ready))] if ready else None
 
     def register(self, topic: TopicModel, partition: int) -> Register:
         """Return the register of a partition of the topic's present life."""
@@ -195,13 +232,6 @@ class GroupModel:
                 register.follow(before)
             self.registers[key] = register
         return register
-
-    def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
-        """Return the members that the group must have; with a topic, those that keep its offsets.
-
-        A request may count on those alone that are there before it and after its answer.
-        """
-        return set()
 
     def all_registers(
         self, topics: Mapping[str, TopicModel]
