@@ -9,6 +9,7 @@ from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.consumers import Consumers
 from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
+from tests.simulator.clients.migrants import Migrants
 from tests.simulator.clients.moves import Moves
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
@@ -31,6 +32,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "sessions": Sessions,
     "rules": Rules,
     "moves": Moves,
+    "migrants": Migrants,
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 

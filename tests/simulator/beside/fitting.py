@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _LEFT_OUT: Final = {
     *("fault", "mend", "stop", "kill", "dies", "power", "power_dies", "reload"),
     *PARTS["compacted"].WEIGHTS,
+    *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,
 }
 """All that fails or restarts, and all that a broker does in its own time."""
