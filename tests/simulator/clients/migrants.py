@@ -137,7 +137,7 @@ class Migrants:
     def settled(self) -> None:
         """Do nothing."""
 
-    # One round: all members say that they are there, and what must join joins.
+    # One round: all members beat, and those join that must.
 
     def _round(self, members: Sequence[Migrant]) -> Generator[Any, None, bool]:
         """Have members beat; tell whether none had to join."""
@@ -171,7 +171,7 @@ class Migrants:
         return all(each.generation for each in members) and not asked
 
     def _beat(self, members: list[Migrant]) -> Generator[Any, None, bool]:
-        """Have members say that they are there; tell whether an answer is lost."""
+        """Have members beat; tell whether an answer is lost."""
         beats = yield from self._ask({each: self._send_beat(each) for each in members}, "beats")
         for member, answer in beats or ():
             if member.is_newer:

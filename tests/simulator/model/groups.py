@@ -205,13 +205,13 @@ class GroupModel:
     def find_sure(self, now_ms: int, topic: str = "") -> set[str]:
         """Return the members that the group must have; with a topic, those that keep its offsets.
 
-        A request may count on those alone that are there before it and after its answer.
+        A request may count on those alone that are known before it and after its answer.
         """
         del topic
         return {each.id for each in self.members if self.is_sure(each, now_ms)}
 
     def stay(self, member: Any, now_ms: int, *, was_sure: bool) -> None:
-        """Note that a member is there: if it was, too, it kept offsets since its last answer."""
+        """Note that a member is known: if it was before, it kept offsets since its last answer."""
         for (topic, _), register in self.registers.items() if was_sure else ():
             if member.id in self.find_sure(now_ms, topic):
                 register.keep(member.seen_ms, now_ms)
