@@ -36,14 +36,13 @@ STEADY_SECONDS: Final = 1_000.0
 CALL_SECONDS: Final = 5e-6
 """The virtual time that a call of the disk takes."""
 WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
-WAITS: Final = frozenset(
-    {"fsync", "ftruncate", "link", "listdir", "mkdir", "rmdir", "scan", "utime"}
-)
+WAITS: Final = frozenset({"fsync", "link", "listdir", "mkdir", "rmdir", "scan", "utime"})
 """Calls that the loop's thread leaves to others while clients are served.
 
-It may write and read what the page cache has, create and open files, and, when the copy of a
-partition takes over, copy the bytes that the copy lacks and rename its folder. After an fsync that
-failed it makes the mark for the next start durable, once for each log directory.
+It may write and read what the page cache has, cut off half a batch that a failed write left, create
+and open files, and, when the copy of a partition takes over, copy the bytes that the copy lacks and
+rename its folder. After an fsync that failed it makes the mark for the next start durable, once for
+each log directory.
 """
 TURN_CALLS: Final = 400
 TURN_BYTES: Final = 1 << 20
