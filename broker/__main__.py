@@ -5,6 +5,7 @@ valid.
 """
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -19,8 +20,7 @@ _OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    if sys.stdout is None:  # the standard output was closed before the start
-        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    _ready_output()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         options = parser_for(given).parse_args(given)
@@ -48,6 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     return exit_code
+
+
+def _ready_output() -> None:
+    """Have an output that takes every text: what its encoding lacks is escaped, as on stderr."""
+    if sys.stdout is None:  # the standard output was closed before the start
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_output() -> None:

@@ -162,6 +162,26 @@ def test_a_dump_as_json_names_file_and_fault(tmp_path: Path) -> None:
     }
 
 
+def test_what_the_output_cannot_encode_is_escaped(tmp_path: Path) -> None:
+    """A topic, or a file's name, in letters that a terminal of another country lacks."""
+    folder = tmp_path / "größe"
+    folder.mkdir()
+    (folder / "recovery-point-offset-checkpoint").write_text("0\n1\ncafé 3 17\n", "utf-8")
+    (folder / "replication-offset-checkpoint").write_text("0\n1\norders 3 18\n")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "siltstone", "dump-log", str(folder)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii:strict"},
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "topic=caf\\xe9 partition=3 offset=17\n" in done.stdout
+    assert done.stdout.endswith("  topic=orders partition=3 offset=18\n")
+
+
 @pytest.mark.timeout(120)
 def test_port_0_is_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With http.listener=…:0 the broker is asked where it noted that it answers."""
