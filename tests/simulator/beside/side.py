@@ -403,9 +403,13 @@ def _joined(rows: list[Any]) -> list[Any]:
 
 
 def _mended(row: Any) -> Any:
-    """Return a row of Kafka with a last stable offset that is not below the log's start."""
+    """Return a row with a last stable offset that is not below the log's start, as Kafka's may be.
+
+    Where a version does not tell the start, the offset is left out.
+    """
     if getattr(row, "last_stable_offset", -1) >= 0:
-        least = max(row.last_stable_offset, row.log_start_offset)
+        start = row.log_start_offset
+        least = start if start < 0 else max(row.last_stable_offset, start)
         return row._replace(last_stable_offset=least)
     return row
 
