@@ -241,6 +241,7 @@ class LogManager:
             fault = self._find_fault(folder)
             if fault is None:
                 self._unrenamed.pop(topic_partition, None)  # its folder was moved away
+                self.futures.forget_sources(topic_partition)  # likewise
         if fault is not None:
             self._placement.add(directory, -1)
             raise KafkaStorageError(f"partition {topic_partition} cannot be created: {fault}")
@@ -269,8 +270,7 @@ class LogManager:
                 if files.exists(path, follow=False):
                     return f"{path} exists; move it away"
             except OSError as error:  # its name is too long, or may not be looked at
-                is_kept = folder.topic_partition in self._unrenamed  # an old folder, perhaps here
-                if directory is folder.directory or is_kept:
+                if directory is folder.directory or self._has_kept(folder.topic_partition):
                     return str(error)
         left = self._leaving.get(folder.topic_partition)
         if left is None or left is folder.directory:  # creating it fsyncs all names
@@ -337,9 +337,16 @@ class LogManager:
             raise directory.fail(reason) from reason
 
     def has_remains(self, topic: str) -> bool:
-        """Tell whether the disk has kept a folder of a topic that a start must not serve."""
-        is_left = any(each.topic == topic for each in list(self._unrenamed))
-        return is_left or self.futures.has_source(topic)
+        """Tell whether the disk has kept a folder of a topic that a start must not serve.
+
+        A folder that was renamed counts until no power failure can bring its old name back.
+        """
+        left = (*list(self._unrenamed), *list(self._leaving), *self.futures.sources)
+        return any(each.topic == topic for each in left)
+
+    def _has_kept(self, topic_partition: TopicPartition) -> bool:
+        """Tell whether a folder of the partition may have its old name, in any directory."""
+        return topic_partition in self._unrenamed or topic_partition in self.futures.sources
 
     def _take_out(self, topic_partition: TopicPartition) -> _Doomed:
         """Stop serving a partition, and return the present and the future name of its folder."""

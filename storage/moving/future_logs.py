@@ -48,11 +48,19 @@ class FutureLogs:
 
     def note_source(self, future: FutureLog) -> None:
         """Note that a log has moved; its old folder exists until `remove_source`."""
+        self._left.pop(future.final_path, None)  # an earlier folder, which was moved away
         self._left[_source_of(future)] = future.topic_partition
 
-    def has_source(self, topic: str) -> bool:
-        """Tell whether an old folder of a topic is left for a start to delete."""
-        return any(each.topic == topic for each in list(self._left.values()))
+    @property
+    def sources(self) -> list[TopicPartition]:
+        """Return the partitions of which an old folder is left for a start to delete."""
+        return list(self._left.values())
+
+    def forget_sources(self, topic_partition: TopicPartition) -> None:
+        """Forget the old folders of a partition, since none is there any more."""
+        for path, each in list(self._left.items()):
+            if each == topic_partition:
+                del self._left[path]
 
     def remove_source(self, future: FutureLog) -> None:
         """Delete the old folder of a log that has moved. Blocks; if it fails, a start deletes it.

@@ -22,6 +22,7 @@ from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.storage import files
 from siltstone.storage.directory.catalog import CatalogState
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
+from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
@@ -346,6 +347,34 @@ async def test_half_a_partition_of_a_deleted_topic_goes_with_the_next_start(
     assert list(again.services.topics.topics) == ["others"]
     assert _folders(again) == ["others-0"]
     await again.close()
+
+
+async def test_half_a_partition_whose_removal_may_be_lost_keeps_the_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was renamed, but a power failure may bring the old name back."""
+    home = await ServicesOnDisk(tmp_path, directories=2).open()
+    topics, logs = home.services.topics, home.services.logs
+    topic = await topics.create("orders", 1, {})
+    other = logs.directories[1]
+    disk = install(monkeypatch)
+    disk.fail("create", errno.ENOSPC, "orders-1/0")
+    disk.fail("unlink", errno.EIO, "orders-1/partition")
+    with pytest.raises(KafkaStorageError):
+        await topics.add_partitions(topic, 2)
+    disk.mend()
+    other.check()
+    assert (other.path / "orders-1").exists()
+    disk.fail("fsync", errno.EIO, str(other.path))
+    home.clock.advance(RETRY_MS)
+    logs.deletions.run_due()
+    await asyncio.to_thread(logs.background.drain)
+    assert not (other.path / "orders-1").exists()
+    disk.mend()
+    await topics.delete(topic)
+    await topics.create("others", 1, {})
+    assert topic.id in home.writer.state.deleted
+    await home.close()
 
 
 async def test_partitions_that_were_refused_do_not_come_back_with_the_next_refusal(

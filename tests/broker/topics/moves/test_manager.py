@@ -366,6 +366,33 @@ async def test_the_old_folder_of_a_deleted_topic_goes_at_the_start(
         assert "orders-0" not in folders(home.first)
 
 
+async def test_a_name_whose_old_folder_cannot_be_looked_at_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log has moved away and its topic was deleted; a start would find two folders."""
+    async with Directories(tmp_path) as home:
+        await home.create()
+        await asyncio.to_thread(home.services.logs.background.drain)  # it renames, too
+        disk = install(monkeypatch)
+        disk.fail("rename", path="data-0/orders-0", times=1)
+        await home.move()
+        assert folders(home.first) == ["orders-0"]
+        topics = home.services.topics
+        await topics.delete(topics.topics["orders"])
+        disk.fail("stat", path="data-0/orders-0")
+        home.services.logs.prefer(ORDERS, home.other)
+        with pytest.raises(KafkaStorageError, match="Input/output error"):
+            await topics.create("orders", 1, {})
+        disk.mend()
+        (home.first.path / "orders-0").rename(tmp_path / "moved")
+        again = await topics.create("orders", 1, {})
+        await topics.delete(again)
+        await topics.create("others", 1, {})
+        assert again.id not in home.writer.state.deleted
+    async with Directories(tmp_path) as home:
+        assert list(home.services.topics.topics) == ["others"]
+
+
 async def test_two_folders_and_no_mark(tmp_path: Path) -> None:
     """Kafka, killed amid its renames, leaves two; nobody can tell, so nothing starts."""
     async with Directories(tmp_path) as home:
