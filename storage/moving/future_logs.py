@@ -73,6 +73,8 @@ class FutureLogs:
             self._doom(path, future.topic_partition)
         del self._left[path]
         future.forget_source()
+        if future.topic_partition in self.sources:  # an earlier folder: a start needs the mark
+            return
         files.unlink(future.final_path / files.MOVED)
         files.fsync_directory(future.final_path)
 

@@ -393,6 +393,28 @@ async def test_a_name_whose_old_folder_cannot_be_looked_at_is_refused(
         assert list(home.services.topics.topics) == ["others"]
 
 
+async def test_a_log_that_moves_on_keeps_the_mark_while_an_old_folder_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the mark a start could not tell the folders apart."""
+    async with Directories(tmp_path, 3) as home:
+        log = await home.create()
+        append(log, 3)
+        await asyncio.to_thread(home.services.logs.background.drain)  # it renames, too
+        disk = install(monkeypatch)
+        disk.fail("rename", errno.EMFILE, "data-0/orders-0", times=1)
+        await home.move()
+        disk.mend()
+        assert folders(home.first) == ["orders-0"]
+        third = home.services.logs.directories[2]
+        await home.move(third)
+        assert log.directory is third
+    async with Directories(tmp_path, 3) as home:
+        assert home.log().log_end_offset == 3
+        assert home.log().directory is home.services.logs.directories[2]
+        assert "orders-0" not in folders(home.first)
+
+
 async def test_two_folders_and_no_mark(tmp_path: Path) -> None:
     """Kafka, killed amid its renames, leaves two; nobody can tell, so nothing starts."""
     async with Directories(tmp_path) as home:
