@@ -326,15 +326,15 @@ cdef class LoopShare:
                 await self.turn()
         return counts
 
-    async def sort_once(self, texts: Sequence[str]) -> list[str]:
-        """Return the texts sorted, each once, and let others be served in between."""
+    async def sort_once(self, rows: Sequence[_T]) -> list[_T]:
+        """Return the rows sorted, each once, and let others be served in between."""
         cdef list pieces = []
         cdef dict ordered = {}
-        for some in self.pieces(texts):
+        for some in self.pieces(rows):
             pieces.append(sorted(some))
             await self.rest()
-        for text in merge(*pieces):
-            ordered[text] = None
+        for row in merge(*pieces):
+            ordered[row] = None
             await self.rest()
         return list(ordered)
 

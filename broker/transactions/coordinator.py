@@ -392,7 +392,8 @@ class TransactionCoordinator:
         outcome = _outcome(transaction)
         share = LoopShare()
         try:
-            for some in share.pieces(sorted(transaction.partitions)):
+            ordered = await share.sort_once(list(transaction.partitions))
+            for some in share.pieces(ordered):
                 self.markers.write_all(outcome, some)
                 await share.rest()
             self._states.write(transactional_id, complete(transaction, self._clock.now_ms()))

@@ -1,6 +1,8 @@
 """The coordinator on real logs: what is written, what readers of committed records see."""
 
 import asyncio
+import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -465,6 +467,31 @@ async def test_a_very_large_transaction_does_not_hold_the_loop(
     assert at_first is S.PREPARE_COMMIT
     assert state_of(home) is S.COMPLETE_COMMIT
     assert [log_of(home, partition).log_end_offset for partition in range(3)] == [2, 2, 2]
+
+
+async def test_to_order_the_markers_of_a_large_transaction_does_not_hold_the_loop(
+    home: ServicesOnDisk,
+) -> None:
+    """There may be as many as the broker has partitions; here their topics were deleted."""
+    coordinator = home.services.transactions()
+    await init(home)
+    gone = frozenset((f"gone-{index % 1000}", index) for index in range(150_000))
+    states = coordinator._states
+    states._publish(COPY, states.all[COPY]._replace(state=S.PREPARE_COMMIT, partitions=gone))
+    turns = []
+
+    async def go_round() -> None:
+        while True:
+            turns.append(time.thread_time())
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(go_round())
+    coordinator._complete(COPY)
+    await coordinator.close()
+    beside.cancel()
+
+    assert state_of(home) is S.COMPLETE_COMMIT
+    assert max(after - before for before, after in pairwise(turns)) < 0.12
 
 
 async def test_ids_that_nobody_uses_expire(home: ServicesOnDisk) -> None:
