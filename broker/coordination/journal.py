@@ -208,6 +208,10 @@ class CoordinatorLog:
         self._failed.clear()
         self._due.clear()
 
+    def find_unwritten_of(self, name: str) -> dict[Log, None]:
+        """Return the log of a group or transactional id, as `find_unwritten` does."""
+        return self.find_unwritten(self.partition_for(name)) if self._due else {}
+
     def find_unwritten(self, partition: int) -> dict[Log, None]:
         """Return the partition's log while a record in it waits for its fsync, or for another's."""
         log = self._topics.logs.get((self.name, partition))

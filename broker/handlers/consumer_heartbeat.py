@@ -66,7 +66,7 @@ async def handle(
         groups.check(request.group_id)
         result = groups.consumer.heartbeat(request.group_id, values)
         journal = groups.journal
-        if due := journal.find_unwritten(journal.partition_for(request.group_id)):
+        if due := journal.find_unwritten_of(request.group_id):
             await share.wait_for(journal.flush(due))
     except KafkaError as error:
         return _refuse(error)

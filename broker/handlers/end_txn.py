@@ -37,7 +37,8 @@ def handle(
         ended = transactions.end_at_once(transactional_id, wanted)
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, version))
-    if ended is None or transactions.must_flush:
+    is_due = transactions.must_flush or transactions.journal.find_unwritten_of(transactional_id)
+    if ended is None or is_due:
         return _end_later(context, transactional_id, wanted, ended)
     return EndTxnResponse(0, 0, ended.producer_id, ended.producer_epoch)
 
@@ -45,12 +46,15 @@ def handle(
 async def _end_later(
     context: RequestContext, transactional_id: str, wanted: End, ended: Transaction | None
 ) -> EndTxnResponse:
-    """End a transaction when the next one has a producer id; wait for fsyncs if settings ask."""
+    """End a transaction when the next one has a producer id; wait for fsyncs if settings ask.
+
+    The end may have been in an earlier request whose fsync is under way.
+    """
     transactions = context.services.transactions()
     try:
         if ended is None:
             ended = await transactions.end(transactional_id, wanted)
-        await transactions.flush()
+        await transactions.flush(transactions.journal.find_unwritten_of(transactional_id))
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, context.version))
     return EndTxnResponse(0, 0, ended.producer_id, ended.producer_epoch)

@@ -1,5 +1,6 @@
 """The requests of transactions, as clients of each version read the answers."""
 
+import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from tests.support.transactional import (
     produce,
     read_committed,
 )
+from tests.support.waiting import give_turns_until
 
 E = ErrorCode
 SECOND = timedelta(seconds=1)
@@ -498,3 +500,31 @@ async def test_features_are_told_to_clients(
         "transaction.version": 2,
     }
     assert answer.finalized_features_epoch == 2
+
+
+async def test_an_end_that_is_sent_again_beside_the_fsync_waits_for_it(
+    home: ServicesOnDisk,
+) -> None:
+    """As after a lost connection: the first answer tells what is on the disk, and so the second."""
+    topics = home.services.topics
+    journal = home.services.transactions().journal
+    await topics.alter(topics.topics[journal.name], {"flush.messages": "1"})
+    producer = await init(home)
+    await journal.flush()
+    produce(home, producer)
+    await journal.flush()
+    log = log_of(home, journal.partition_for(COPY), journal.name)
+    wanted = request(
+        26, 5, transactional_id=COPY, producer_id=producer.id, producer_epoch=producer.epoch,
+        committed=True,
+    )  # fmt: skip
+
+    with log._flush_lock:
+        ends = [asyncio.ensure_future(ask(home, 26, wanted, 5)) for _ in range(2)]
+        await give_turns_until(
+            lambda: log.recovery_point < log.log_end_offset and not journal.unflushed, "an fsync"
+        )
+        assert not any(each.done() for each in ends)
+
+    assert [(await each).error_code for each in ends] == [E.none] * 2
+    assert log.recovery_point == log.log_end_offset
