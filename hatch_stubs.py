@@ -210,15 +210,25 @@ def stub_of(source: Path) -> str:
 
 
 def write_stubs(target: Path) -> list[Path]:
-    """Write the stubs below a folder, laid out as the sources are; return those that changed."""
+    """Write the stubs below a folder, laid out as the sources are; return those that changed.
+
+    Another program may read them meanwhile, so each is replaced as a whole. A stub whose source is
+    gone is deleted: type checkers would read it instead of a Python module of that name.
+    """
     changed = []
-    for source in (path for each in PACKAGES for path in sorted((ROOT / each).rglob("*.pyx"))):
-        place = target / source.relative_to(ROOT).with_suffix(".pyi")
+    sources = [path for each in PACKAGES for path in sorted((ROOT / each).rglob("*.pyx"))]
+    places = {target / path.relative_to(ROOT).with_suffix(".pyi"): path for path in sources}
+    for place, source in places.items():
         stub = stub_of(source)
         if not place.is_file() or place.read_text() != stub:
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(stub)
+            temporary = place.with_name(f".{place.name}.{os.getpid()}")
+            temporary.write_text(stub)
+            temporary.replace(place)
             changed.append(place)
+    for stale in {path for each in PACKAGES for path in (target / each).rglob("*.pyi")} - {*places}:
+        stale.unlink(missing_ok=True)
+        changed.append(stale)
     return changed
 
 

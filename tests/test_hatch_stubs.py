@@ -116,6 +116,33 @@ def test_only_stubs_that_changed_are_written(tmp_path: Path) -> None:
     assert hatch_stubs.write_stubs(tmp_path) == written[:1]
 
 
+def test_a_stub_is_never_half_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two programs may write the stubs at once, and read what the other has written."""
+    place = hatch_stubs.write_stubs(tmp_path)[0]
+    place.write_text("old")
+    write = Path.write_text
+
+    def write_and_look(path: Path, text: str) -> int:
+        count = write(path, text)
+        assert place.read_text() == "old"
+        return count
+
+    monkeypatch.setattr(Path, "write_text", write_and_look)
+
+    assert hatch_stubs.write_stubs(tmp_path) == [place]
+    assert place.read_text() != "old"
+    assert not [path for path in tmp_path.rglob(".*") if path.is_file()]
+
+
+def test_a_stub_without_its_source_goes(tmp_path: Path) -> None:
+    """Else type checkers would read it instead of the module that is there now."""
+    stale = hatch_stubs.write_stubs(tmp_path)[0].with_name("stale.pyi")
+    stale.touch()
+
+    assert hatch_stubs.write_stubs(tmp_path) == [stale]
+    assert not stale.exists()
+
+
 @pytest.mark.parametrize(
     ("program", "has_changed", "starts"),
     [
