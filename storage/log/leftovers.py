@@ -17,7 +17,7 @@ from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.segment import LogSegment
 
 _SNAPSHOT_OF_METADATA_DELETED = ".checkpoint.deleted"
-_REPLACED = (files.LEADER_EPOCHS, files.PARTITION_METADATA)
+_REPLACED = (files.LEADER_EPOCHS, files.PARTITION_METADATA, files.MOVED)
 
 
 def settle(path: Path, config: TopicConfig) -> list[SegmentName]:

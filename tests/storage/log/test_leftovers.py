@@ -128,7 +128,9 @@ def test_leftover_deleted_files_go(folder: LogFolder, is_clean: bool) -> None:
 
 
 @clean_and_crashed
-@pytest.mark.parametrize("whole", [_name(3, ".snapshot"), "leader-epoch-checkpoint"])
+@pytest.mark.parametrize(
+    "whole", [_name(3, ".snapshot"), "leader-epoch-checkpoint", ".siltstone-moved"]
+)
 def test_half_written_files_go(folder: LogFolder, whole: str, is_clean: bool) -> None:
     """A kill left them before they replaced a file; other programs' files stay."""
     (folder.path / f"{whole}.tmp").write_bytes(b"half")
