@@ -135,7 +135,7 @@ def test_a_stub_is_never_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_stub_without_its_source_goes(tmp_path: Path) -> None:
-    """Else type checkers would read it instead of the module that is there now."""
+    """Else type checkers would read it instead of the module of that name."""
     stale = hatch_stubs.write_stubs(tmp_path)[0].with_name("stale.pyi")
     stale.touch()
 

@@ -57,7 +57,7 @@ class FutureLogs:
         return list(self._left.values())
 
     def forget_sources(self, topic_partition: TopicPartition) -> None:
-        """Forget the old folders of a partition, since none is there any more."""
+        """Forget the old folders of a partition, since none exists any more."""
         for path, each in list(self._left.items()):
             if each == topic_partition:
                 del self._left[path]
