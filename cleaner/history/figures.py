@@ -45,15 +45,15 @@ class CleanerFigures:
                 self.last[log.topic_partition] = found
 
     def note_pass(self, thread: str, result: PassResult, seconds: float) -> None:
-        """Count a pass that succeeded."""
+        """Count a pass that succeeded, when all else of it is noted: readers take no lock."""
         with self._lock:
-            self.passes += 1
             self.bytes_read += result.map_bytes_read + result.bytes_read
             self.bytes_written += result.bytes_written
             for reason, dropped in result.dropped.items():
                 self.dropped[reason] += dropped.records
             self.last[result.topic_partition] = summarise(result, seconds)
             self._by_thread[thread] = (result, seconds)
+            self.passes += 1
 
     def note_abort(self) -> None:
         """Count a pass that was aborted."""
