@@ -60,9 +60,9 @@ class LogDirectory:
     """
 
     __slots__ = (
-        "_announced", "_calm_checks", "_identity", "_lock", "_remedy", "_reported", "_state",
-        "client_refusal", "directory_id", "failure", "is_new", "must_rewrite", "path", "refusal",
-        "room", "was_clean",
+        "_announced", "_calm_checks", "_identity", "_lock", "_must_mark", "_remedy", "_reported",
+        "_state", "client_refusal", "directory_id", "failure", "is_new", "must_rewrite", "path",
+        "refusal", "room", "was_clean",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +91,7 @@ class LogDirectory:
         self._state = threads.Lock()  # held for a few instructions
         self._announced = False  # guarded by: _state; a refusal has been logged
         self._calm_checks = 0  # likewise
+        self._must_mark = False  # an fsync failed, and has left no mark yet; any thread
         self._reported: set[str] = set()  # the sentences logged so far, by any thread
 
     def fail(self, error: OSError, *, for_good: bool = False) -> KafkaStorageError:
@@ -123,9 +124,15 @@ class LogDirectory:
                 self.path,
                 error,
             )
-            if isinstance(error, FsyncFailed):
-                files.note_failed_fsync(self.path)
+        if isinstance(error, FsyncFailed):
+            self._must_mark = True
+            self._mark_failed_fsync()
         return self.refuse()
+
+    def _mark_failed_fsync(self) -> None:
+        """Leave the mark for the next start; if the disk refuses it, the next check tries again."""
+        if self._must_mark and files.note_failed_fsync(self.path):
+            self._must_mark = False
 
     def refuse(self) -> KafkaStorageError:
         """Return the refusal that every write to this directory gets."""
@@ -167,6 +174,7 @@ class LogDirectory:
         forecast needs both. In Kafka a full directory stays offline until the restart.
         """
         if self.failure is not None:
+            self._mark_failed_fsync()
             return
         refused = self.refusal is not None
         before = self.room.level

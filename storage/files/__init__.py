@@ -626,11 +626,14 @@ def write_again(path: Path) -> None:
         disk.close(fd)
 
 
-def note_failed_fsync(directory: Path) -> None:
-    """Write a mark for the next start, if the disk allows it."""
-    with suppress(OSError):
+def note_failed_fsync(directory: Path) -> bool:
+    """Write a mark for the next start; tell whether the disk has taken it."""
+    try:
         disk.close(create_file(directory / FSYNC_FAILED))
         fsync_directory(directory)
+    except OSError:
+        return False
+    return True
 
 
 def find_room(directory: Path) -> tuple[int, int]:

@@ -239,6 +239,39 @@ class TestFsync:
             assert [name for name in written if name.endswith(".log")] == logs
         assert offsets_in(bytes_of(folder.log, 0)) == [0, 1, 2, 3]
 
+    def test_behind_another_error_leaves_its_mark(self, tmp_path: Path, disk: Disk) -> None:
+        """A write of another log may fail while the fsync is under way."""
+        folder = LogFolder(tmp_path)
+        folder.append()
+        folder.directory.fail(OSError(errno.EIO, "a write"))
+        assert not (tmp_path / files.FSYNC_FAILED).exists()
+
+        folder.directory.fail(files.FsyncFailed(errno.EIO, "an fsync"))
+
+        assert (tmp_path / files.FSYNC_FAILED).exists()
+        disk.calls.clear()
+        folder.reopen()
+        assert [name for name in disk.names("pwrite") if name.endswith(files.LOG)]
+
+    def test_mark_is_made_once_the_disk_takes_it(self, tmp_path: Path, disk: Disk) -> None:
+        """While the whole directory fails there is no mark; a check leaves it, once."""
+        folder = LogFolder(tmp_path)
+        folder.append()
+        disk.fail("fsync", path=files.LOG, times=1)
+        disk.fail("create", path=files.FSYNC_FAILED)
+        with pytest.raises(KafkaStorageError):
+            folder.log.flush()
+        folder.directory.check()
+        assert not (tmp_path / files.FSYNC_FAILED).exists()
+
+        disk.mend()
+        folder.directory.check()
+
+        assert (tmp_path / files.FSYNC_FAILED).exists()
+        disk.calls.clear()
+        folder.directory.check()
+        assert not disk.calls
+
 
 class TestIndexes:
     """Files that are written beside the batches."""
