@@ -246,4 +246,4 @@ HELD: Final[tuple[Callable[[Tree], Iterator[Figure]], ...]] = (
     find_wide_declarations,
     find_foreign_calls,
 )
-"""What no place may have."""
+"""The counts that `tests/test_house.py` holds at zero."""
