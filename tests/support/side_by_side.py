@@ -42,6 +42,8 @@ _CONTROL: Final = 0x20
 _TIMES: Final = 6
 """Behind attributes and last offset."""
 _SIZE: Final = struct.Struct(">8xi")
+_LAST: Final = struct.Struct(">q15xi")
+"""The base offset of a batch, and how far behind it its last record is."""
 
 
 @contextmanager
@@ -102,8 +104,8 @@ class Reading:
         is_short = not self._has_defaults and row.get("resource_type", _TOPIC) != _TOPIC
         if is_short and row.get("configs"):
             row |= {"configs": [each for each in row["configs"] if _is_set(each)]}
-        if row.get("error_code") and "aborted_transactions" in row:
-            row |= {"aborted_transactions": None}
+        if "aborted_transactions" in row:
+            row |= {"aborted_transactions": _aborted_within(row)}
         return {key: self.read(each, key) for key, each in row.items() if key not in self._masked}
 
     def _plain(self, value: Any, name: str) -> Any:
@@ -136,6 +138,15 @@ class Reading:
 def _by_partition(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows of a Fetch with one partition each: the order of others is a broker's own."""
     return [{**row, "partitions": [each]} for row in rows for each in row["partitions"]]
+
+
+def _aborted_within(row: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the aborted transactions that begin before the end of what a Fetch answers."""
+    if row["error_code"] or row["aborted_transactions"] is None:
+        return None
+    batches = [*batches_of(bytes(row["records"] or b""))]
+    end = sum(_LAST.unpack_from(batches[-1])) if batches else -1
+    return [each for each in row["aborted_transactions"] if each["first_offset"] <= end]
 
 
 def _is_set(setting: dict[str, Any]) -> bool:

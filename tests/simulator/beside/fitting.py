@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tests.simulator.clients.sessions import ALL_BYTES
 from tests.simulator.parts import PARTS
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ def _flat(step: Step) -> Iterator[Step]:
     elif kind == "quit":  # for good: what is kept for a return waits for its session to end
         yield [kind, *rest[:2], False]
     elif kind == "poll_session":
-        yield [kind, *rest[:3], 0, *rest[4:]]
+        room = 1 if rest[4] == 1 else ALL_BYTES  # in Kafka, half a batch takes room from others
+        yield [kind, *rest[:3], 0, room, rest[5]]
     elif kind not in _LEFT_OUT and (kind != "rule" or rest[1] != _UNKNOWN):
         yield step

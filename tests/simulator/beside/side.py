@@ -105,9 +105,11 @@ class Caller:
         assert asker is not None
 
         def has_come(told: Any) -> bool:
-            members = [(each.group_instance_id, each.member_id) for each in told.groups[0].members]
+            group = told.groups[0]
+            members = [(each.group_instance_id, each.member_id) for each in group.members]
             is_answered = bool(select([asker], (), (), 0)[0])
-            return is_answered or any(member in each for each in members)
+            is_known = any(member in each for each in members)
+            return is_answered or (is_known and group.group_state == "PreparingRebalance")
 
         self._side.insist(_DESCRIBE_GROUPS, asked, has_come)
 
@@ -325,8 +327,8 @@ class Side:
 
     def _is_foreign(self, row: Any) -> bool:
         """Tell whether a row is of another history."""
-        name = getattr(row, "name", None) or ""
-        return bool(_OTHERS.match(name)) and not name.startswith(self._prefix)
+        names = (getattr(row, each, None) or "" for each in ("name", "transactional_id"))
+        return any(_OTHERS.match(name) and not name.startswith(self._prefix) for name in names)
 
     def note(self, asked: Question, row: Any) -> None:
         """Note a request with its answer; wait until Kafka has done what it does behind it."""

@@ -28,7 +28,7 @@ _NOT_FOUND, _BAD_EPOCH, _MIXED = 70, 71, 106
 _FIRST_BY_ID: Final = 13
 _FINAL, _INITIAL = -1, 0
 _EVICTION_MS: Final = 120_000
-_ALL_BYTES: Final = 2_000_000
+ALL_BYTES: Final = 2_000_000
 _ENOUGH: Final = 60_000
 """So many bytes of a partition have room for any batch; with less, only one partition must come."""
 _SLOTS: Final = 3
@@ -155,7 +155,7 @@ class Sessions:
                 rng.choice((None, None, round(rng.random(), 6))),
                 rng.choice((None, None, None, round(rng.random(), 6))),
                 rng.choice((0, 0, 500, 5000)),
-                rng.choice((_ALL_BYTES, _ALL_BYTES, 1, 1000)),
+                rng.choice((ALL_BYTES, ALL_BYTES, 1, 1000)),
                 rng.random() < 0.2,
             ]
         return [*step, rng.choice(("epoch", "id", "kind", "close"))]
@@ -200,7 +200,7 @@ class Sessions:
         """Poll all sessions."""
         for slot in self._slots:
             if slot.session is not None and self._history.is_sound:
-                self._history.run([self._poll(slot, slot.session, None, None, 0, _ALL_BYTES)])
+                self._history.run([self._poll(slot, slot.session, None, None, 0, ALL_BYTES)])
 
     # Requests.
 
@@ -352,7 +352,7 @@ class Sessions:
         if not session.wanted:
             self._end(session)
             slot.session = None
-        self._judge(session, view, answer, is_all=size == _ALL_BYTES, is_full=False)
+        self._judge(session, view, answer, is_all=size == ALL_BYTES, is_full=False)
         alive = all(each.is_alive for each in view.values())
         if self._history.is_sound and wait_ms and alive:
             if is_ready and took_ms >= wait_ms:

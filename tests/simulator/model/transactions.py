@@ -182,11 +182,11 @@ class View:
         if not batches and any(offset <= each.last < stable for each in self._stored):
             raise Wrong(f"nothing up to the last stable offset {stable}")
         listed = [tuple(each) for each in answer.aborted_transactions or ()]
-        due = [each for each in self.aborted if each.last >= offset and each.first < upper]
+        aborted = [each for each in self.aborted if each.last >= offset]
         for each in listed:
-            is_due = any((known.producer_id, known.first) == each for known in due)
-            if not is_due and each[1] >= self.start:
-                raise Wrong(f"{each} is listed as aborted; due: {due}")
+            is_known = any((known.producer_id, known.first) == each for known in aborted)
+            if not is_known and each[1] >= self.start:
+                raise Wrong(f"{each} is listed as aborted, of {aborted}")
         seen = read_committed(batches, listed)
         if seen != self.visible(offset, upper):
             raise Wrong(f"{seen} are seen, not {self.visible(offset, upper)}")
