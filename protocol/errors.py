@@ -1,8 +1,8 @@
 """Errors of the protocol: a class is a Kafka error code (names are those of Kafka's exceptions).
 
 The first line of a class is what a client reads as ``error_message`` when the code that raised the
-error gave no more exact message. `ProtocolError` is no Kafka code: it ends the connection. The file
-is long because it is the table of codes.
+error gave no more exact message. So the classes are a table: a line has the code, the next one what
+a client reads. `ProtocolError` is no Kafka code: it ends the connection.
 """
 # ruff: noqa: N818  # Kafka's names, without "Exception", are what operators search for
 
@@ -215,243 +215,126 @@ class KafkaError(Exception):
         super().__init__(self.message)
 
 
+# fmt: off
 class UnknownServerError(KafkaError, code=ErrorCode.unknown_server_error):
     """The broker met a fault of its own; its log has the details."""
-
-
 class OffsetOutOfRange(KafkaError, code=ErrorCode.offset_out_of_range):
     """The offset is below the log start offset or above the log end offset."""
-
-
 class CorruptMessage(KafkaError, code=ErrorCode.corrupt_message):
     """The batch is damaged: its checksum or its length does not match its bytes."""
-
-
 class UnknownTopicOrPartition(KafkaError, code=ErrorCode.unknown_topic_or_partition):
     """The topic or partition does not exist here."""
-
-
 class NotLeaderOrFollower(KafkaError, code=ErrorCode.not_leader_or_follower):
     """The partition cannot be served by this broker now."""
-
-
 class ReplicaNotAvailable(KafkaError, code=ErrorCode.replica_not_available):
     """The partition has no replica on this broker."""
-
-
 class RecordTooLarge(KafkaError, code=ErrorCode.message_too_large):
     """The batch is larger than max.message.bytes of the topic."""
-
-
 class CoordinatorLoadInProgress(KafkaError, code=ErrorCode.coordinator_load_in_progress):
     """The coordinator is still reading its topic; ask again in a moment."""
-
-
 class CoordinatorNotAvailable(KafkaError, code=ErrorCode.coordinator_not_available):
     """The coordinator cannot write its topic now; ask again."""
-
-
 class NotCoordinator(KafkaError, code=ErrorCode.not_coordinator):
     """This broker does not coordinate that group or transaction."""
-
-
 class InvalidTopic(KafkaError, code=ErrorCode.invalid_topic_exception):
     """The topic name is illegal, collides with another one, or is reserved."""
-
-
 class RecordListTooLarge(KafkaError, code=ErrorCode.record_list_too_large):
     """The batch is larger than segment.bytes of the topic."""
-
-
 class NotEnoughReplicas(KafkaError, code=ErrorCode.not_enough_replicas):
     """The transaction could not be verified now; send the batch again."""
-
-
 class InvalidRequiredAcks(KafkaError, code=ErrorCode.invalid_required_acks):
     """The value of acks must be -1, 0 or 1."""
-
-
 class TopicAuthorizationFailed(KafkaError, code=ErrorCode.topic_authorization_failed):
     """Topic authorization failed."""
-
-
 class GroupAuthorizationFailed(KafkaError, code=ErrorCode.group_authorization_failed):
     """Group authorization failed."""
-
-
 class ClusterAuthorizationFailed(KafkaError, code=ErrorCode.cluster_authorization_failed):
     """Cluster authorization failed."""
-
-
 class InvalidTimestamp(KafkaError, code=ErrorCode.invalid_timestamp):
     """The timestamp of a record is outside what the topic allows."""
-
-
 class IllegalSaslState(KafkaError, code=ErrorCode.illegal_sasl_state):
     """This listener has no logins; set security.protocol=PLAINTEXT in the client."""
-
-
 class UnsupportedVersion(KafkaError, code=ErrorCode.unsupported_version):
     """The broker does not serve this version of the request."""
-
-
 class TopicAlreadyExists(KafkaError, code=ErrorCode.topic_already_exists):
     """A topic with this name exists already."""
-
-
 class InvalidPartitions(KafkaError, code=ErrorCode.invalid_partitions):
     """The number of partitions is not possible."""
-
-
 class InvalidReplicationFactor(KafkaError, code=ErrorCode.invalid_replication_factor):
     """The replication factor is not possible: this cluster is one broker."""
-
-
 class InvalidReplicaAssignment(KafkaError, code=ErrorCode.invalid_replica_assignment):
     """The replica assignment is not possible: this cluster is one broker."""
-
-
 class InvalidConfig(KafkaError, code=ErrorCode.invalid_config):
     """A setting is unknown or its value is not allowed."""
-
-
 class InvalidRequest(KafkaError, code=ErrorCode.invalid_request):
     """The request contradicts itself or asks for something that does not exist."""
-
-
 class PolicyViolation(KafkaError, code=ErrorCode.policy_violation):
     """A rule of this broker forbids this, or a limit of it is reached."""
-
-
 class OutOfOrderSequence(KafkaError, code=ErrorCode.out_of_order_sequence_number):
     """The first sequence of the batch does not follow the last one of its producer."""
-
-
 class InvalidProducerEpoch(KafkaError, code=ErrorCode.invalid_producer_epoch):
     """A newer epoch of this producer has written to the partition."""
-
-
 class InvalidTxnState(KafkaError, code=ErrorCode.invalid_txn_state):
     """The transaction is in a state that does not allow this."""
-
-
 class InvalidProducerIdMapping(KafkaError, code=ErrorCode.invalid_producer_id_mapping):
     """The producer id does not belong to this transactional id."""
-
-
 class InvalidTransactionTimeout(KafkaError, code=ErrorCode.invalid_transaction_timeout):
     """The time-out must be positive and at most transaction.max.timeout.ms."""
-
-
 class ConcurrentTransactions(KafkaError, code=ErrorCode.concurrent_transactions):
     """The transaction before is still being completed; ask again."""
-
-
 class TransactionCoordinatorFenced(KafkaError, code=ErrorCode.transaction_coordinator_fenced):
     """The transaction marker comes from a coordinator that has been replaced."""
-
-
-class TransactionalIdAuthorizationFailed(
-    KafkaError, code=ErrorCode.transactional_id_authorization_failed
-):
+class TransactionalIdAuthorizationFailed(KafkaError,
+                                         code=ErrorCode.transactional_id_authorization_failed):
     """Transactional Id authorization failed."""
-
-
 class OperationNotAttempted(KafkaError, code=ErrorCode.operation_not_attempted):
     """Nothing was done, since another part of the request failed."""
-
-
 class KafkaStorageError(KafkaError, code=ErrorCode.kafka_storage_error):
     """A log directory failed; the partitions in it are offline."""
-
-
 class LogDirNotFound(KafkaError, code=ErrorCode.log_dir_not_found):
     """The log directory does not exist."""
-
-
 class FetchSessionIdNotFound(KafkaError, code=ErrorCode.fetch_session_id_not_found):
     """The fetch session does not exist; it was evicted or the broker was restarted."""
-
-
 class InvalidFetchSessionEpoch(KafkaError, code=ErrorCode.invalid_fetch_session_epoch):
     """The epoch is not the next one of this fetch session."""
-
-
 class TopicDeletionDisabled(KafkaError, code=ErrorCode.topic_deletion_disabled):
     """Topics cannot be deleted: delete.topic.enable is false."""
-
-
 class FencedLeaderEpoch(KafkaError, code=ErrorCode.fenced_leader_epoch):
     """The leader epoch of the client is older than that of the partition."""
-
-
 class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
     """The leader epoch of the client is newer than that of the partition."""
-
-
 class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
     """The version of the request is too old for this compression type."""
-
-
 class ElectionNotNeeded(KafkaError, code=ErrorCode.election_not_needed):
     """The partition has the leader that was asked for."""
-
-
 class NoReassignmentInProgress(KafkaError, code=ErrorCode.no_reassignment_in_progress):
     """The partition is not being reassigned."""
-
-
 class InvalidRecord(KafkaError, code=ErrorCode.invalid_record):
     """A record or the header of its batch is not valid."""
-
-
 class ProducerFenced(KafkaError, code=ErrorCode.producer_fenced):
     """A newer producer uses the same transactional id."""
-
-
 class InvalidUpdateVersion(KafkaError, code=ErrorCode.invalid_update_version):
     """The feature does not exist or cannot have that level."""
-
-
 class FeatureUpdateFailed(KafkaError, code=ErrorCode.feature_update_failed):
     """The level of the feature could not be changed."""
-
-
 class UnknownTopicId(KafkaError, code=ErrorCode.unknown_topic_id):
     """No topic has this id here."""
-
-
 class TransactionalIdNotFound(KafkaError, code=ErrorCode.transactional_id_not_found):
     """The transactional id does not exist here."""
-
-
 class FetchSessionTopicIdError(KafkaError, code=ErrorCode.fetch_session_topic_id_error):
     """The fetch session was opened with topic names and continued with ids, or the other way."""
-
-
 class MismatchedEndpointType(KafkaError, code=ErrorCode.mismatched_endpoint_type):
     """The request is for another kind of endpoint than this broker listener."""
-
-
 class UnsupportedEndpointType(KafkaError, code=ErrorCode.unsupported_endpoint_type):
     """The kind of endpoint does not exist."""
-
-
 class ThrottlingQuotaExceeded(KafkaError, code=ErrorCode.throttling_quota_exceeded):
     """The client asks more often than it may."""
-
-
 class UnknownSubscriptionId(KafkaError, code=ErrorCode.unknown_subscription_id):
     """The client pushed for a subscription that has changed."""
-
-
 class TelemetryTooLarge(KafkaError, code=ErrorCode.telemetry_too_large):
     """The client pushed more metrics at once than it may."""
-
-
 class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
     """The transaction cannot go on; abort it and try again."""
-
-
 class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
     """The regular expression is not valid."""
+# fmt: on
