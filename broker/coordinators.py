@@ -4,9 +4,15 @@ Their modules would be a sixth of all imports at a start, and the first requests
 need neither. So `broker.server` builds the coordinators when a request or a journal needs them.
 """
 
+import asyncio
+
 from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.coordinator import GroupCoordinator
+from siltstone.broker.groups.expiry import DeletedTopics, expire
+from siltstone.broker.groups.replay import Replay
 from siltstone.broker.process.io import IoThreads
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
@@ -21,7 +27,7 @@ class Coordinators:
     """Both coordinators (loop only). They are built after the topics are known.
 
     At first they refuse requests for groups and ids whose journals are not replayed yet;
-    ``groups.run`` and `run_transactions` replay them.
+    `run_groups` and `run_transactions` replay them.
     """
 
     def __init__(
@@ -35,6 +41,9 @@ class Coordinators:
     ) -> None:
         shared = (topics, settings, io, clock)
         self.groups = GroupCoordinator(*shared)
+        self.consumer_groups = ConsumerGroups(self.groups)
+        self._replay = Replay(self.groups, self.consumer_groups)
+        self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),
             MarkerWriter(topics, self.groups.offsets, clock),
@@ -43,6 +52,27 @@ class Coordinators:
             features,
             clock,
         )
+
+    async def run_groups(self) -> None:
+        """Read the journal back, then delete expired offsets from time to time, until cancelled."""
+        await self.load_groups()
+        settings = self.groups.settings
+        while True:
+            await asyncio.sleep(settings.server.offsets_retention_check_interval_ms / 1000)
+            await self._expire_offsets()
+
+    async def load_groups(self) -> None:
+        """Read the journal of groups back; ``groups.loaded`` is set afterwards."""
+        replay = self._replay
+        await self.groups.journal.load(replay.apply, replay.finish, has_offsets=True)
+        self.groups.loaded.set()
+        self._deleted_topics.forget()
+
+    async def _expire_offsets(self) -> None:
+        share = LoopShare()
+        for _ in expire(self.groups):
+            await share.rest()
+        self._deleted_topics.forget()
 
     async def run_transactions(self) -> None:
         """Replay the journal while clients are served, then handle time-outs."""
@@ -53,7 +83,8 @@ class Coordinators:
     async def catch_up(self) -> None:
         """Do all work that is due now."""
         await self.groups.loaded.wait()
-        await self.groups.catch_up()
+        await self.groups.fire_timers()
+        await self._expire_offsets()
         await self.transactions.catch_up()
 
     async def close(self) -> None:

@@ -99,8 +99,8 @@ _FIRST_CLIENT_SECONDS = 0.2
 
 COORDINATOR_MODULES = (
     "siltstone.broker.coordination.journal", "siltstone.broker.groups.classic.group",
-    "siltstone.broker.groups.consumer.group", "siltstone.broker.groups.consumer.all_groups",
-    "siltstone.broker.groups.coordinator", "siltstone.broker.transactions.markers",
+    "siltstone.broker.groups.consumer.group", "siltstone.broker.groups.coordinator",
+    "siltstone.broker.groups.consumer.all_groups", "siltstone.broker.transactions.markers",
     "siltstone.broker.transactions.coordinator", "siltstone.broker.coordinators",
 )  # fmt: skip
 """The modules of the coordinators, in pieces that take some milliseconds to import."""
@@ -527,7 +527,7 @@ class Broker:
         coordinators = Coordinators(
             self.topics, self._settings, self._io, self._clock, self._producer_ids, self._features
         )
-        self._tasks.start(coordinators.groups.run(), "groups")
+        self._tasks.start(coordinators.run_groups(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
         return coordinators
 

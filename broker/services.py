@@ -26,6 +26,7 @@ from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
     from siltstone.broker.coordinators import Coordinators
+    from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
@@ -73,6 +74,10 @@ class Services:
     def groups(self) -> GroupCoordinator:
         """Return the coordinator of groups; the first call builds both coordinators."""
         return self.coordinators.get().groups
+
+    def consumer_groups(self) -> ConsumerGroups:
+        """Return the groups of the consumer protocol; the first call builds both coordinators."""
+        return self.coordinators.get().consumer_groups
 
     def transactions(self) -> TransactionCoordinator:
         """Return the coordinator of transactions; the first call builds both coordinators."""

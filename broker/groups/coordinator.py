@@ -11,16 +11,13 @@ from typing import Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
-from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.consumer.checks import FIRST_WITH_EPOCHS
 from siltstone.broker.groups.consumer.group import ConsumerGroup
-from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.group import Group
 from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
-from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.io import IoThreads
@@ -61,8 +58,6 @@ class GroupCoordinator:
         self.offsets = Offsets(self.journal.append, self._find_room, topics.retired)
         self.timers = Timers(clock, self._wake_at)
         self.member_bytes = MemberBytes.of(settings.limits)
-        self.consumer = ConsumerGroups(self)
-        self.replay = Replay(self, self.consumer)
         self.classic_services = ClassicServices(
             clock=clock,
             timers=self.timers,
@@ -76,35 +71,14 @@ class GroupCoordinator:
         self._wake_time = 0.0
         self._is_closed = False
         self._tasks = Tasks()
-        self._deleted_topics = DeletedTopics(self, self.loaded)
         topics.on_delete(self._topic_deleted)
 
-    async def run(self) -> None:
-        """Read the journal back, then delete expired offsets from time to time, until cancelled."""
-        await self.load()
-        while True:
-            await asyncio.sleep(self.settings.server.offsets_retention_check_interval_ms / 1000)
-            await self._expire_offsets()
-
-    async def catch_up(self) -> None:
-        """Do at once what is due: fire timers, and delete what has expired."""
+    async def fire_timers(self) -> None:
+        """Fire at once the timers that are due."""
         share = LoopShare()
         while self.timers.next_ms is not None and self.timers.next_ms <= self.timers.now_ms():
             self._run_timers()
             await share.rest()
-        await self._expire_offsets()
-
-    async def _expire_offsets(self) -> None:
-        share = LoopShare()
-        for _ in expire(self):
-            await share.rest()
-        self._deleted_topics.forget()
-
-    async def load(self) -> None:
-        """Read the journal back; `loaded` is set afterwards."""
-        await self.journal.load(self.replay.apply, self.replay.finish, has_offsets=True)
-        self.loaded.set()
-        self._deleted_topics.forget()
 
     def release(self) -> None:
         """Answer all parked requests because the broker stops; clients ask again after a start."""
@@ -316,14 +290,13 @@ class GroupCoordinator:
         return self.offsets.delete(group.group_id, group.partition, named)
 
     def _topic_deleted(self, topic: Topic) -> None:
-        """Start to delete a deleted topic's offsets; if the journal was deleted, forget all."""
+        """Forget all groups and offsets if their journal was deleted."""
         if topic.name == OFFSETS_TOPIC:
             for group in self.groups.values():
                 group.close()
             self.groups.clear()
             self.offsets.clear()
             self.journal.forget()
-        self._deleted_topics.forget()
 
     def start_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
         """Run a coroutine as a task, unless the broker stops."""

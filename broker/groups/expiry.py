@@ -6,14 +6,13 @@ that the next start walks again. A new topic may have such a name at the same ti
 its offsets from those of the deleted topic. (Kafka: ``GroupCoordinator.onPartitionsDeleted``.)
 """
 
-import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from uuid import UUID
 
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.group import Group
-from siltstone.broker.groups.owner import Owner
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY, read_offset
 from siltstone.protocol.errors import KafkaError
@@ -23,7 +22,7 @@ _logger = logging.getLogger(__name__)
 _MINUTE_MS = 60_000
 
 
-def expire(owner: Owner) -> Iterator[None]:
+def expire(owner: GroupCoordinator) -> Iterator[None]:
     """Delete what has expired, one group at each step, so that others are served in between."""
     before = owner.offsets.expired_count
     groups = 0
@@ -41,7 +40,7 @@ def expire(owner: Owner) -> Iterator[None]:
         _logger.info("offsets expired offsets=%d groups=%d", count, groups)
 
 
-def expire_group(owner: Owner, group: Group) -> bool:
+def expire_group(owner: GroupCoordinator, group: Group) -> bool:
     """Delete the expired offsets of one group; then the group, if nothing is left of it.
 
     Returns:
@@ -60,7 +59,7 @@ def expire_group(owner: Owner, group: Group) -> bool:
     return True
 
 
-def _find_expired(owner: Owner, group: Group, now_ms: int) -> Iterator[tuple[str, int]]:
+def _find_expired(owner: GroupCoordinator, group: Group, now_ms: int) -> Iterator[tuple[str, int]]:
     retention_ms = owner.settings.server.offsets_retention_minutes * _MINUTE_MS
     offsets = owner.offsets
     for topic, partitions in offsets.topics(group.group_id).items():
@@ -79,19 +78,19 @@ def _find_expired(owner: Owner, group: Group, now_ms: int) -> Iterator[tuple[str
 class DeletedTopics:
     """The deleted topics of which groups still have offsets (loop only).
 
-    ``loaded`` is set when the offsets of all groups are known. `forget` begins a walk; if a walk is
-    under way, another walk follows it. If the journal refuses a deletion, or could not be read, it
-    is tried again when offsets expire, and at the next start.
+    `forget` begins a walk once the offsets of all groups are known, and after each deletion; if a
+    walk is under way, another walk follows it. If the journal refuses a deletion, or could not be
+    read, it is tried again when offsets expire, and at the next start.
     """
 
-    def __init__(self, owner: Owner, loaded: asyncio.Event) -> None:
+    def __init__(self, owner: GroupCoordinator) -> None:
         self._owner = owner
-        self._loaded = loaded
         self._is_walking = False
+        owner.topics.on_delete(lambda _: self.forget())
 
     def forget(self) -> None:
         """Start to delete the offsets."""
-        if not self._is_walking and self._loaded.is_set() and self._owner.topics.retired:
+        if not self._is_walking and self._owner.loaded.is_set() and self._owner.topics.retired:
             self._is_walking = True
             self._owner.start_task(self._run(), "offsets of deleted topics")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
-from siltstone.broker.groups.owner import Owner
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.protocol.coordinator import group_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
@@ -23,7 +23,7 @@ class Replay:
     expire.
     """
 
-    def __init__(self, owner: Owner, others: ConsumerGroups) -> None:
+    def __init__(self, owner: GroupCoordinator, others: ConsumerGroups) -> None:
         self._owner = owner
         self._others = others
         # partition -> group id -> last value and its offset

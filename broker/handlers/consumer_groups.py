@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member
 from siltstone.broker.groups.consumer.target import preferred_assignor
-from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.handlers import authorized
 from siltstone.broker.handlers.consumer_heartbeat import check_enabled
@@ -48,14 +48,16 @@ async def describe(
         disabled = error
     services = context.services
     assignors = services.settings.server.group_consumer_assignors
-    describe_one = partial(_describe, context, services.groups(), assignors, disabled, asked)
+    describe_one = partial(
+        _describe, context, services.consumer_groups(), assignors, disabled, asked
+    )
     groups = await LoopShare().each(dict.fromkeys(request.group_ids), describe_one)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _describe(
     context: RequestContext,
-    groups: GroupCoordinator,
+    groups: ConsumerGroups,
     assignors: tuple[str, ...],
     disabled: KafkaError | None,
     asked: bool,
@@ -69,13 +71,13 @@ def _describe(
     try:
         if not group_id:
             return _refuse(group_id, InvalidGroupId.code, None)
-        groups.check(group_id)
-        machine = groups.consumer.get(group_id).machine
+        groups.coordinator.check(group_id)
+        machine = groups.get(group_id).machine
     except KafkaError as error:
         return _refuse(group_id, error.code, error.own_message)
     members: Sequence[Any] = ()
     if machine.members:
-        image = groups.consumer.image
+        image = groups.image
         members = [_member(machine, each, image) for each in machine.members.values()]
         if context.rights is not None and not _sees_topics(context, members):
             return _refuse(group_id, errors.TopicAuthorizationFailed.code, _HIDDEN_TOPICS)

@@ -64,7 +64,7 @@ async def handle(
             raise errors.InvalidRequest("GroupId can't be empty.")
         values = _read(context, request, owned)
         groups.check(request.group_id)
-        result = groups.consumer.heartbeat(request.group_id, values)
+        result = services.consumer_groups().heartbeat(request.group_id, values)
         journal = groups.journal
         if due := journal.find_unwritten_of(request.group_id):
             await share.wait_for(journal.flush(due))

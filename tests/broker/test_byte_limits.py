@@ -5,12 +5,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.replay import Replay
 from tests.support import group_requests
 from tests.support.common_requests import create_topics
@@ -111,7 +110,7 @@ async def test_members_of_consumer_groups_count_too(tmp_path: Path) -> None:
 async def test_expressions_count_until_they_are_matched_or_given_up(tmp_path: Path) -> None:
     """Compiled, a short one may take 80 KB; of a member that leaves before nothing stays."""
     async with groups_at(tmp_path) as (home, caller):
-        groups = home.groups.consumer
+        groups = home.broker.coordinators.get().consumer_groups
 
         async def join(member: str, regex: str) -> ErrorCode:
             said = {"subscribed_topic_names": (), "subscribed_topic_regex": regex}
@@ -395,8 +394,7 @@ async def test_groups_that_are_read_are_counted_once(
     seen = []
 
     def finish_beside(self: Replay, partition: int) -> Iterator[None]:
-        owner = cast("GroupCoordinator", self._owner)
-        seen.append([*owner.list_ids()])
+        seen.append([*self._owner.list_ids()])
         yield from finish(self, partition)
 
     monkeypatch.setattr(Replay, "finish", finish_beside)

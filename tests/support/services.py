@@ -92,7 +92,7 @@ class ServicesOnDisk:
         agree(features, settings)
         both = Coordinators(topics, settings, self.io, self.clock, producer_ids, features)
         coordinators = OnFirstUse(lambda: both)
-        await coordinators.get().groups.load()
+        await coordinators.get().load_groups()
         self.services = Services(
             settings=settings,
             clock=self.clock,

@@ -43,8 +43,8 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.member_bytes import GroupBytes, size_of_group
-from siltstone.broker.groups.owner import Owner
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator import group_errors
@@ -283,7 +283,7 @@ class ConsumerGroups:
     While the journal is read, the groups only apply its records and requests are refused.
     """
 
-    def __init__(self, coordinator: Owner) -> None:
+    def __init__(self, coordinator: GroupCoordinator) -> None:
         self.coordinator = coordinator
         self.policies = GroupPolicies(coordinator.settings)
         self.image: TopicImage = coordinator.topics

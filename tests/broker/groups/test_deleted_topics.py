@@ -304,11 +304,12 @@ async def test_what_the_journal_does_not_take_is_tried_again(
             patch.setattr(home.groups.offsets, "_append", refuse)
             await replace(home)
             await give_turns_until(
-                lambda: not home.groups._deleted_topics._is_walking, "the walk goes on"
+                lambda: not home.broker.coordinators.get()._deleted_topics._is_walking,
+                "the walk goes on",
             )
         assert "t0" in home.topics.retired
         assert await committed(caller, "g1") == -1
-        await home.groups.catch_up()
+        await home.broker.coordinators.get().catch_up()
         await walked(home)
         assert home.groups.offsets.count == 2 * (len(TOPICS) - 1)
 
@@ -348,10 +349,11 @@ async def test_a_name_is_kept_while_the_deletions_are_not_on_the_disk(
             patch.setattr(Log, "flush", fail)
             await replace(home)
             await give_turns_until(
-                lambda: not home.groups._deleted_topics._is_walking, "the walk goes on"
+                lambda: not home.broker.coordinators.get()._deleted_topics._is_walking,
+                "the walk goes on",
             )
         assert "t0" in home.topics.retired
-        await home.groups.catch_up()
+        await home.broker.coordinators.get().catch_up()
         await walked(home)
 
 

@@ -395,7 +395,7 @@ async def test_settings_of_a_group_are_obeyed_at_once_and_kept(tmp_path: Path) -
     await _change(home, (GROUP, "g", [(session, SET, "50000"), (interval, SET, "6000")]))
     await home.close()
     home = await ServicesOnDisk(tmp_path / "home").open()
-    policies = home.services.groups().consumer.policies
+    policies = home.services.consumer_groups().policies
 
     assert policies.of("g").session_timeout_ms == 50_000
     assert policies.of("g").heartbeat_interval_ms == 6000

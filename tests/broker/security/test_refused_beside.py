@@ -486,7 +486,7 @@ async def test_an_expression_matches_what_may_be_described(guarded: Guarded) -> 
             topic_partitions=[],
         ),
     )
-    machine = guarded.home.services.groups().consumer.get("g").machine
+    machine = guarded.home.services.consumer_groups().get("g").machine
     await give_turns_until(lambda: bool(machine.regexes), "the expression to be matched")
 
     assert joined.error_code == NONE

@@ -82,7 +82,7 @@ class Broker:
         request = HeartbeatRequest(
             member_id=member_id, member_epoch=epoch, client_id="c", client_host="/h", **said
         )
-        return self.coordinator.consumer.heartbeat("g", request)
+        return self.on_disk.services.consumer_groups().heartbeat("g", request)
 
     def join(self, member_id: str, **said: Any) -> HeartbeatResult:
         """Join in the consumer protocol."""
@@ -206,7 +206,9 @@ async def test_matches_that_cannot_be_written_are_found_again(
         broker.join("m", subscribed_topic_names=None, subscribed_topic_regex="a.*")
         broker.fail(patch)
         await give_turns_until(
-            lambda: broker.coordinator.consumer.matching_count, "no more matching", equals(0)
+            lambda: broker.on_disk.services.consumer_groups().matching_count,
+            "no more matching",
+            equals(0),
         )
     assert (broker.group.machine.regexes, broker.group.machine.epoch) == ({}, 1)
     broker.beat("m", 1)
