@@ -19,15 +19,7 @@ from siltstone.broker.security.rights import (
 )
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.initialising import Expected
-from siltstone.protocol.errors import (
-    ClusterAuthorizationFailed,
-    ErrorCode,
-    InvalidProducerEpoch,
-    InvalidRequest,
-    KafkaError,
-    ProducerFenced,
-    TransactionalIdAuthorizationFailed,
-)
+from siltstone.protocol import errors
 from siltstone.protocol.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -46,27 +38,29 @@ async def init_producer_id(
         return InitProducerIdResponse(error_code=refusal.code, producer_epoch=_NONE)
     try:
         if (request.producer_id == _NONE) != (request.producer_epoch == _NONE):
-            raise InvalidRequest("producer id and epoch are given together or not at all")
+            raise errors.InvalidRequest("producer id and epoch are given together or not at all")
         producer_id, epoch = await _find_producer(context, request)
-    except KafkaError as error:
+    except errors.KafkaError as error:
         return InitProducerIdResponse(
             error_code=_code_of(error, context.version), producer_epoch=_NONE
         )
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
 
-def _find_refusal(context: RequestContext, request: InitProducerIdRequest) -> KafkaError | None:
+def _find_refusal(
+    context: RequestContext, request: InitProducerIdRequest
+) -> errors.KafkaError | None:
     """Return why the client gets no id; it needs the right to its transactional id, or to write."""
     name, rights = request.transactional_id, context.rights
     if rights is None:
         return None
     if name is None:
         may = rights.sees(IDEMPOTENT_WRITE, CLUSTER) or rights.may_any(WRITE, TOPIC)
-        return None if may else ClusterAuthorizationFailed()
+        return None if may else errors.ClusterAuthorizationFailed()
     may = rights.may(WRITE, TRANSACTIONAL_ID, name) and (
         not request.enable2_pc or rights.may(TWO_PHASE_COMMIT, TRANSACTIONAL_ID, name)
     )
-    return None if may else TransactionalIdAuthorizationFailed()
+    return None if may else errors.TransactionalIdAuthorizationFailed()
 
 
 async def _find_producer(
@@ -85,8 +79,8 @@ async def _find_producer(
     return begun.producer_id, begun.producer_epoch
 
 
-def _code_of(error: KafkaError, version: int) -> ErrorCode:
+def _code_of(error: errors.KafkaError, version: int) -> errors.ErrorCode:
     """Return the code of a refusal: older versions get another code for the same error."""
-    if isinstance(error, ProducerFenced) and version < _FIRST_WITH_FENCED:
-        return InvalidProducerEpoch.code
+    if isinstance(error, errors.ProducerFenced) and version < _FIRST_WITH_FENCED:
+        return errors.InvalidProducerEpoch.code
     return error.code

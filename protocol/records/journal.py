@@ -8,16 +8,7 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, cast
 
-from siltstone.protocol.core import read_journal
-from siltstone.protocol.core.constants import (
-    ABORT_ENTRY,
-    COMMIT_ENTRY,
-    DAMAGED,
-    NO_BATCH,
-    PLAIN_ENTRY,
-    TRANSACTIONAL_ENTRY,
-    UNREADABLE,
-)
+from siltstone.protocol.core import constants, read_journal
 from siltstone.protocol.errors import CorruptMessage, KafkaError
 from siltstone.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
 from siltstone.protocol.records.record import RecordReader
@@ -29,11 +20,11 @@ Row = tuple[bytes, bytes | None]
 class EntryKind(IntEnum):
     """The kinds of a journal's entries, for its reader."""
 
-    PLAIN = PLAIN_ENTRY
-    TRANSACTIONAL = TRANSACTIONAL_ENTRY
+    PLAIN = constants.PLAIN_ENTRY
+    TRANSACTIONAL = constants.TRANSACTIONAL_ENTRY
     """It counts if its producer's COMMIT follows in the same partition."""
-    ABORT = ABORT_ENTRY
-    COMMIT = COMMIT_ENTRY
+    ABORT = constants.ABORT_ENTRY
+    COMMIT = constants.COMMIT_ENTRY
 
 
 class Entry(NamedTuple):
@@ -109,12 +100,12 @@ def read_entries(
     if not status:
         return entries, position, None
     header = BatchHeader.read(buffer, position)
-    if status == NO_BATCH:
+    if status == constants.NO_BATCH:
         raise CorruptMessage(f"the batch at offset {header.base_offset} cannot be read")
     end = position + header.size
-    if status == DAMAGED:
+    if status == constants.DAMAGED:
         return entries, end, LeftOut(header.base_offset, "the checksum does not hold")
-    if status == UNREADABLE:
+    if status == constants.UNREADABLE:
         return entries, end, LeftOut(header.base_offset, "a record in it cannot be read")
     try:
         return entries, end, Folded(buffer[position:end])

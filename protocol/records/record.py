@@ -9,14 +9,7 @@ is for tools and rare paths; the core checks the batches of clients.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.protocol.core.constants import (
-    BAD_BODY,
-    BAD_FIELD,
-    BAD_HEADERS,
-    BAD_LENGTH,
-    BAD_NUMBER,
-    FAULTS,
-)
+from siltstone.protocol.core import constants
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
@@ -179,7 +172,7 @@ class BrokenRecord(InvalidRecord):
     """A record does not parse; ``fault`` is the number of the reason."""
 
     def __init__(self, fault: int) -> None:
-        super().__init__(f"a record is broken: {FAULTS[fault]}")
+        super().__init__(f"a record is broken: {constants.FAULTS[fault]}")
         self.fault = fault
 
 
@@ -235,14 +228,14 @@ def read_varint(
                 break
             return (rest >> 1) ^ -(rest & 1), at + 1
         shift += 7
-    raise BrokenRecord(BAD_NUMBER)
+    raise BrokenRecord(constants.BAD_NUMBER)
 
 
 def read_field(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
     """Return the size of a key or value (-1 for null) and the position of its bytes."""
     size, position = read_varint(data, position, end)
     if size < -1 or size > end - position:
-        raise BrokenRecord(BAD_FIELD)
+        raise BrokenRecord(constants.BAD_FIELD)
     return size, position
 
 
@@ -254,7 +247,7 @@ def read_front(data: bytes | memoryview, position: int, end: int) -> RecordFront
     """
     size, start = read_varint(data, position, end)
     if size < 1 or size > end - start:
-        raise BrokenRecord(BAD_LENGTH)
+        raise BrokenRecord(constants.BAD_LENGTH)
     stop = start + size
     timestamp_delta, at = read_varint(data, start + 1, stop, VARLONG_BYTES)
     offset_delta, tail = read_varint(data, at, stop)
@@ -275,14 +268,14 @@ def read_record(data: bytes | memoryview, position: int, end: int) -> RecordFiel
     stop = front.stop
     count, headers = read_varint(data, front.value + max(front.value_size, 0), stop)
     if count < 0 or count > stop - headers:
-        raise BrokenRecord(BAD_HEADERS)
+        raise BrokenRecord(constants.BAD_HEADERS)
     at = headers
     for _ in range(count):
         size, at = read_field(data, at, stop)
         if size < 0:
-            raise BrokenRecord(BAD_HEADERS)
+            raise BrokenRecord(constants.BAD_HEADERS)
         size, at = read_field(data, at + size, stop)
         at += max(size, 0)
     if at != stop:
-        raise BrokenRecord(BAD_BODY)
+        raise BrokenRecord(constants.BAD_BODY)
     return RecordFields(*front, count, headers)

@@ -12,16 +12,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.core import check_batch, walk_records
-from siltstone.protocol.core.constants import (
-    FAULTS,
-    MIN_RECORD_BYTES,
-    NEEDS_REWRITE,
-    NULL_KEY,
-    TIMESTAMP_OUTSIDE,
-    UNEVEN_OFFSETS,
-    WRONG_CRC,
-)
+from siltstone.protocol.core import check_batch, constants, walk_records
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -61,7 +52,7 @@ from siltstone.storage.appending.refused_batches import (
 _FIRST_ZSTD_VERSION: Final = 7
 _MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
 _WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
-_BAD_RECORDS: Final = NULL_KEY | TIMESTAMP_OUTSIDE
+_BAD_RECORDS: Final = constants.NULL_KEY | constants.TIMESTAMP_OUTSIDE
 
 _read_length = Struct(">i").unpack_from
 
@@ -146,7 +137,7 @@ def validate(records: memoryview, config: TopicConfig, now_ms: int) -> Validated
             f"the batch says to have {header.size} bytes and magic {header.magic};"
             f" {size} bytes have come"
         )
-    if verdict[0] == WRONG_CRC:
+    if verdict[0] == constants.WRONG_CRC:
         raise CorruptMessage(
             "the checksum of the batch does not match its bytes", counted_as=INVALID_MESSAGE_CRC
         )
@@ -201,7 +192,7 @@ def _read_content(
         flags, index, largest = verdict
         data: bytes | memoryview = payload
     else:
-        max_count = len(payload) * MAX_RATIO[header.codec] // MIN_RECORD_BYTES
+        max_count = len(payload) * MAX_RATIO[header.codec] // constants.MIN_RECORD_BYTES
         if header.count > max_count:
             raise InvalidRecord(
                 f"{len(payload)} bytes cannot hold {header.count} records",
@@ -224,8 +215,8 @@ def _read_content(
             config.is_compacted,
         )
     if flags < 0:
-        raise InvalidRecord(f"record {index} of the batch is broken: {FAULTS[flags]}")
-    if header.codec == NONE and flags & UNEVEN_OFFSETS:
+        raise InvalidRecord(f"record {index} of the batch is broken: {constants.FAULTS[flags]}")
+    if header.codec == NONE and flags & constants.UNEVEN_OFFSETS:
         raise InvalidRecord(
             "the offset deltas of the batch are not 0, 1, 2 and so on",
             counted_as=INVALID_OFFSET_OR_SEQUENCE,
@@ -249,14 +240,16 @@ def _store(
     is_stamped = config.is_log_append_time
     time_bit = LOG_APPEND_TIME if is_stamped else 0
     max_timestamp = now_ms if is_stamped else content.max_timestamp
-    is_rebuilt = find_codec(header.codec, config) != header.codec or content.flags & UNEVEN_OFFSETS
+    is_rebuilt = (
+        find_codec(header.codec, config) != header.codec or content.flags & constants.UNEVEN_OFFSETS
+    )
     if is_rebuilt and content.data is not None:
         rows = rebuild(
             header._replace(max_timestamp=max_timestamp),
             content.data,
             config,
             flags=time_bit,
-            is_uneven=content.flags & (NEEDS_REWRITE | UNEVEN_OFFSETS) != 0,
+            is_uneven=content.flags & (constants.NEEDS_REWRITE | constants.UNEVEN_OFFSETS) != 0,
         )
         records = memoryview(rows)
         header = BatchHeader.read(records)
