@@ -17,7 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from bench.connection import SECONDS, Connection, frame, part, request_class
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
+from siltstone.protocol.core.constants import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 

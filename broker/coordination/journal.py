@@ -19,10 +19,10 @@ from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.protocol import errors
 from siltstone.protocol.core import pack_rows
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import KafkaError, ProtocolError
 from siltstone.protocol.java import partition_for
 from siltstone.protocol.parts import FileSlice
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.journal import (
     NO_PRODUCER,
     Entry,

@@ -37,6 +37,7 @@ from siltstone.storage.log.end cimport LogEnd
 from siltstone.broker.handlers.authorized import split_many, split_topics, weave
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import TOPIC, TRANSACTIONAL_ID, WRITE
+from siltstone.protocol.core.constants import CODEC_MASK
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRequiredAcks,
@@ -58,7 +59,6 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.names import FIRST_WITH_TOPIC_ID, INTERNAL_TOPICS
-from siltstone.protocol.records.batch import CODEC_MASK
 from siltstone.protocol.records.compression import MAX_RATIO
 from siltstone.storage.appending.validation import check_records, must_open, validate
 from siltstone.storage.producers.checks import Origin

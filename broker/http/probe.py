@@ -19,10 +19,10 @@ from siltstone.broker.process import sockets
 from siltstone.broker.process.io import IoThreads
 from siltstone.config.listeners import reachable
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import CRC_POSITION
 from siltstone.protocol.errors import KafkaStorageError, ProtocolError, error_name
 from siltstone.protocol.messages import Message, fetch, produce
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.records.batch import CRC_POSITION
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files

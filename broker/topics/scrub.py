@@ -10,8 +10,9 @@ from typing import Final, NamedTuple
 
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.cleaner.threads.throttle import Throttle
+from siltstone.protocol.core.constants import HEADER_SIZE, MAGIC, MIN_LENGTH
 from siltstone.protocol.errors import CorruptMessage
-from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC, MIN_LENGTH, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files, threads
 from siltstone.storage.clock import Clock, give_way
 from siltstone.storage.directory.log_directory import remedy_for

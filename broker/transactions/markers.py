@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from siltstone.broker.groups.offsets import Offsets
 from siltstone.broker.topics.registry import TopicRegistry
+from siltstone.protocol.core.constants import CONTROL, TRANSACTIONAL
 from siltstone.protocol.errors import InvalidProducerEpoch, KafkaStorageError
 from siltstone.protocol.names import OFFSETS_TOPIC
-from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.storage.appending.batch import own_batch
 from siltstone.storage.clock import Clock

@@ -4,8 +4,7 @@ from struct import Struct
 from typing import Final
 
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CODEC_MASK,
     CRC_POSITION,
@@ -13,6 +12,7 @@ from siltstone.protocol.records.batch import (
     LENGTH_POSITION,
     LOG_OVERHEAD,
 )
+from siltstone.protocol.records import compression
 
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")

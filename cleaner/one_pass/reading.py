@@ -15,9 +15,8 @@ from siltstone.cleaner.one_pass.output import Output
 from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core import compaction, crc32c
-from siltstone.protocol.core.constants import FAULTS, FULL, IS_CLOSED, WANTS_MORE
+from siltstone.protocol.core.constants import FAULTS, FULL, HEADER_SIZE, IS_CLOSED, WANTS_MORE
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
-from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.compression import UnfoldsTooFar
 from siltstone.storage import files
 from siltstone.storage.segment.readable import ReadableSegment

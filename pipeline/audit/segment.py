@@ -21,13 +21,16 @@ from siltstone.pipeline.reading.decoder import Decoder, Fault, Wanted
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, join, open_store
 from siltstone.protocol.core.columns import Survey
-from siltstone.protocol.core.constants import BAD_RECORD, FAULTS, FULL, OFFSET_BACKWARDS, WRONG_CRC
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
+    BAD_RECORD,
+    FAULTS,
+    FULL,
     HEADER_SIZE,
+    OFFSET_BACKWARDS,
     TRANSACTIONAL,
-    BatchHeader,
-    has_valid_crc,
+    WRONG_CRC,
 )
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.transaction_index import AbortedTransaction

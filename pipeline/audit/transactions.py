@@ -7,8 +7,9 @@ log, since a transaction may begin in one segment and end in another.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.producers.markers import MarkerKind, read_marker
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 

@@ -9,7 +9,8 @@ from siltstone.pipeline.planning.split import Piece, Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.sinks.batches import again
 from siltstone.pipeline.stores import open_store
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, has_valid_crc
+from siltstone.protocol.core.constants import HEADER_SIZE
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 
 CHUNK_BYTES: Final = 4 << 20
 

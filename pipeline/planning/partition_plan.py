@@ -21,7 +21,8 @@ from siltstone.pipeline.planning.manifest import PinnedPartition
 from siltstone.pipeline.planning.segments import SegmentView
 from siltstone.pipeline.planning.split import Piece, Rules, Split
 from siltstone.pipeline.stores import join, open_store
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.core.constants import HEADER_SIZE
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 from siltstone.pipeline.planning.manifest import PinnedSegment
 from siltstone.pipeline.reading.resync import find_batch_after
 from siltstone.pipeline.stores import Store, StoredFile, join
+from siltstone.protocol.core.constants import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index

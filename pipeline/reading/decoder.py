@@ -16,16 +16,20 @@ from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
 from siltstone.pipeline.reading.arena import Arena
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.core.columns import Rows, Survey, fill_columns
-from siltstone.protocol.core.constants import BAD_COUNT, BAD_RECORD, FAULTS, FULL, MIN_RECORD_BYTES
+from siltstone.protocol.core.constants import (
+    ATTRIBUTES_POSITION,
+    BAD_COUNT,
+    BAD_RECORD,
+    CODEC_MASK,
+    FAULTS,
+    FULL,
+    HEADER_SIZE,
+    MIN_RECORD_BYTES,
+    TRANSACTIONAL,
+)
 from siltstone.protocol.core.rows import BatchRow, Filled, Selection
 from siltstone.protocol.errors import CorruptMessage, KafkaError
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    HEADER_SIZE,
-    TRANSACTIONAL,
-)
 
 ROWS_PER_SURVEY: Final = 8192
 UNPACKED_BYTES: Final = 16 << 20

@@ -19,10 +19,11 @@ from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder
 from siltstone.pipeline.reading.resync import Quarantine
 from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import ErrorCode, error_name
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.clock import Clock
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 

@@ -6,7 +6,7 @@ from typing import Final
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.stores import StoredFile
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER_SIZE,

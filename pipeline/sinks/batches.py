@@ -13,6 +13,7 @@ from siltstone.pipeline.client.cluster import Cluster
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.pipeline.sinks.kafka import NotSent
 from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.constants import CODEC_MASK
 from siltstone.protocol.errors import error_name
 from siltstone.protocol.messages import produce
 from siltstone.protocol.messages.produce import (
@@ -20,7 +21,7 @@ from siltstone.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from siltstone.protocol.records.batch import CODEC_MASK, HEADER, BatchHeader
+from siltstone.protocol.records.batch import HEADER, BatchHeader
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage.topic_partition import TopicPartition

@@ -24,41 +24,10 @@ stamps base offset and leader epoch into a client's batch without a new CRC.
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.protocol.core import crc32c
-from siltstone.protocol.core.constants import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    CONTROL,
-    COUNT_POSITION,
-    CRC_POSITION,
-    DELETE_HORIZON,
-    HEADER_SIZE,
-    LEADER_EPOCH_POSITION,
-    LENGTH_POSITION,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_POSITION,
-    MAX_TIMESTAMP_POSITION,
-    MIN_LENGTH,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    TRANSACTIONAL,
-)
+from siltstone.protocol.core import constants, crc32c
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-__all__ = [
-    "ATTRIBUTES_POSITION", "CODEC_MASK", "CONTROL", "COUNT_POSITION", "CRC_POSITION",
-    "DELETE_HORIZON", "HEADER", "HEADER_SIZE", "LEADER_EPOCH_POSITION", "LENGTH_POSITION",
-    "LOG_APPEND_TIME", "LOG_OVERHEAD", "MAGIC", "MAGIC_POSITION", "MAX_TIMESTAMP_POSITION",
-    "MIN_LENGTH", "NO_LEADER_EPOCH", "NO_PRODUCER_EPOCH", "NO_PRODUCER_ID", "NO_SEQUENCE",
-    "NO_TIMESTAMP", "TRANSACTIONAL", "BatchHeader", "has_valid_crc", "stamp", "stamp_timestamp",
-]  # fmt: skip
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 
@@ -102,7 +71,7 @@ class BatchHeader(NamedTuple):
     @property
     def size(self) -> int:
         """The size of the whole batch in bytes."""
-        return self.length + LOG_OVERHEAD
+        return self.length + constants.LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
@@ -118,48 +87,48 @@ class BatchHeader(NamedTuple):
     def last_sequence(self) -> int:
         """The last sequence, wrapping from 2^31-1 to 0; -1 without a base sequence."""
         if self.base_sequence < 0:
-            return NO_SEQUENCE
+            return constants.NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % _SEQUENCES
 
     @property
     def codec(self) -> int:
         """The compression codec, 0 to 4; 5 to 7 are illegal."""
-        return self.attributes & CODEC_MASK
+        return self.attributes & constants.CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
         """Whether every record's timestamp is `max_timestamp`, the time of the append."""
-        return self.attributes & LOG_APPEND_TIME != 0
+        return self.attributes & constants.LOG_APPEND_TIME != 0
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch belongs to a transaction."""
-        return self.attributes & TRANSACTIONAL != 0
+        return self.attributes & constants.TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds a marker instead of data."""
-        return self.attributes & CONTROL != 0
+        return self.attributes & constants.CONTROL != 0
 
     @property
     def has_delete_horizon(self) -> bool:
         """Whether `base_timestamp` is the time after which tombstones may go (KIP-534)."""
-        return self.attributes & DELETE_HORIZON != 0
+        return self.attributes & constants.DELETE_HORIZON != 0
 
 
 def stamp(buffer: "Buffer", position: int, base_offset: int, leader_epoch: int) -> None:
     """Write base offset and leader epoch into the batch at `position`; the CRC stays valid."""
     _write_int64(buffer, position, base_offset)
-    _write_int32(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
+    _write_int32(buffer, position + constants.LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def stamp_timestamp(batch: memoryview, attributes: int, max_timestamp: int) -> None:
     """Write attributes, max timestamp and the new CRC into a view of exactly one batch."""
-    _ATTRIBUTES.pack_into(batch, ATTRIBUTES_POSITION, attributes)
-    _write_int64(batch, MAX_TIMESTAMP_POSITION, max_timestamp)
-    _UINT32.pack_into(batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+    _ATTRIBUTES.pack_into(batch, constants.ATTRIBUTES_POSITION, attributes)
+    _write_int64(batch, constants.MAX_TIMESTAMP_POSITION, max_timestamp)
+    _UINT32.pack_into(batch, constants.CRC_POSITION, crc32c(batch[constants.ATTRIBUTES_POSITION :]))
 
 
 def has_valid_crc(batch: memoryview, crc: int) -> bool:
     """Whether `crc` is the CRC-32C of a view of exactly one batch."""
-    return crc32c(batch[ATTRIBUTES_POSITION:]) == crc
+    return crc32c(batch[constants.ATTRIBUTES_POSITION :]) == crc

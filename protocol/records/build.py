@@ -6,12 +6,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, TypedDict
 
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CONTROL,
     CRC_POSITION,
-    HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC,
@@ -22,6 +20,8 @@ from siltstone.protocol.records.batch import (
     NO_TIMESTAMP,
     TRANSACTIONAL,
 )
+from siltstone.protocol.records import compression
+from siltstone.protocol.records.batch import HEADER
 from siltstone.protocol.records.record import Record
 
 if TYPE_CHECKING:

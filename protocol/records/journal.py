@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, cast
 
 from siltstone.protocol.core import constants, read_journal
 from siltstone.protocol.errors import CorruptMessage, KafkaError
-from siltstone.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import RecordReader
 
 Row = tuple[bytes, bytes | None]
@@ -78,7 +78,7 @@ class Producer(NamedTuple):
     epoch: int
 
 
-NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+NO_PRODUCER: Final = Producer(constants.NO_PRODUCER_ID, constants.NO_PRODUCER_EPOCH)
 
 
 def read_entries(

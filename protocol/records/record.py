@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from siltstone.protocol.core import constants
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -61,17 +61,17 @@ class RecordReader:
 
     def __init__(self, batch: "Buffer") -> None:
         view = memoryview(batch)
-        if len(view) < HEADER_SIZE:
+        if len(view) < constants.HEADER_SIZE:
             raise CorruptMessage(f"a batch of {len(view)} bytes is shorter than its header")
         self.header = header = BatchHeader.read(view)
-        if header.magic != MAGIC or not HEADER_SIZE <= header.size <= len(view):
+        if header.magic != constants.MAGIC or not constants.HEADER_SIZE <= header.size <= len(view):
             raise CorruptMessage(
                 f"the batch at offset {header.base_offset} has magic {header.magic} and says to be"
                 f" {header.size} bytes long; {len(view)} bytes have come"
             )
         if header.count < 0:
             raise InvalidRecord(f"the batch says that it has {header.count} records")
-        self._payload = view[HEADER_SIZE : header.length + LOG_OVERHEAD]
+        self._payload = view[constants.HEADER_SIZE : header.length + constants.LOG_OVERHEAD]
         self._left = header.count
         self._data = b""  # the bytes from the next record on
         self._needed = self._there = 0

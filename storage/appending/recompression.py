@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import rewrite_records
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import InvalidRecord, RecordTooLarge
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import frame_batch
 from siltstone.protocol.records.record import read_record
 

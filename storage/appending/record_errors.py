@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import list_bad_records
-from siltstone.protocol.core.constants import NULL_KEY
+from siltstone.protocol.core.constants import LOG_APPEND_TIME, NO_TIMESTAMP, NULL_KEY
 from siltstone.protocol.errors import InvalidRecord, InvalidTimestamp
-from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.appending.refused_batches import NO_KEY_COMPACTED_TOPIC
 
 if TYPE_CHECKING:

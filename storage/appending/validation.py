@@ -20,19 +20,7 @@ from siltstone.protocol.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from siltstone.protocol.records.batch import (
-    ATTRIBUTES_POSITION,
-    CODEC_MASK,
-    HEADER_SIZE,
-    LENGTH_POSITION,
-    LOG_APPEND_TIME,
-    LOG_OVERHEAD,
-    MAGIC,
-    MAGIC_POSITION,
-    NO_TIMESTAMP,
-    BatchHeader,
-    stamp_timestamp,
-)
+from siltstone.protocol.records.batch import BatchHeader, stamp_timestamp
 from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.recompression import find_codec, rebuild
@@ -50,8 +38,8 @@ from siltstone.storage.appending.refused_batches import (
 )
 
 _FIRST_ZSTD_VERSION: Final = 7
-_MIN_LEGACY_SIZE: Final = 14 + LOG_OVERHEAD
-_WRITTEN_ATTRIBUTES: Final = 0x7F & ~LOG_APPEND_TIME
+_MIN_LEGACY_SIZE: Final = 14 + constants.LOG_OVERHEAD
+_WRITTEN_ATTRIBUTES: Final = 0x7F & ~constants.LOG_APPEND_TIME
 _BAD_RECORDS: Final = constants.NULL_KEY | constants.TIMESTAMP_OUTSIDE
 
 _read_length = Struct(">i").unpack_from
@@ -79,14 +67,18 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
     size = _find_size(records, there)
     if size == 0:
         raise InvalidRecord("the request holds no whole record batch for the partition")
-    if records[MAGIC_POSITION] != MAGIC:
+    if records[constants.MAGIC_POSITION] != constants.MAGIC:
         raise InvalidRecord(
-            f"the batch has magic {records[MAGIC_POSITION]}; only magic {MAGIC} can be produced",
+            f"the batch has magic {records[constants.MAGIC_POSITION]}; only magic "
+            f"{constants.MAGIC} can be produced",
             counted_as=INVALID_MAGIC_NUMBER,
         )
-    if size < HEADER_SIZE:
+    if size < constants.HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
-    if records[ATTRIBUTES_POSITION + 1] & CODEC_MASK == ZSTD and version < _FIRST_ZSTD_VERSION:
+    if (
+        records[constants.ATTRIBUTES_POSITION + 1] & constants.CODEC_MASK == ZSTD
+        and version < _FIRST_ZSTD_VERSION
+    ):
         raise UnsupportedCompressionType(
             f"zstd needs Produce v{_FIRST_ZSTD_VERSION}; the request is v{version}"
         )
@@ -99,7 +91,7 @@ def check_records(records: memoryview | None, version: int) -> memoryview:
 
 def must_open(records: memoryview, config: TopicConfig) -> bool:
     """Tell whether `validate` will open the batch; a thread should validate a large one then."""
-    if len(records) < HEADER_SIZE:
+    if len(records) < constants.HEADER_SIZE:
         return False
     header = BatchHeader.read(records)
     return find_codec(header.codec, config) != header.codec or _needs_records(header, config)
@@ -118,7 +110,7 @@ def validate(records: memoryview, config: TopicConfig, now_ms: int) -> Validated
         CorruptMessage: length, CRC or compressed bytes are damaged.
     """
     size = len(records)
-    if size < HEADER_SIZE:
+    if size < constants.HEADER_SIZE:
         raise CorruptMessage(f"a batch of {size} bytes is shorter than its header")
     header = BatchHeader.read(records)
     if header.base_offset:
@@ -132,7 +124,7 @@ def validate(records: memoryview, config: TopicConfig, now_ms: int) -> Validated
         )
     limits = Limits.of(config, now_ms, header.attributes)
     verdict = check_batch(records, limits.low, limits.high, config.is_compacted)
-    if header.size != size or header.magic != MAGIC:
+    if header.size != size or header.magic != constants.MAGIC:
         raise CorruptMessage(
             f"the batch says to have {header.size} bytes and magic {header.magic};"
             f" {size} bytes have come"
@@ -187,7 +179,7 @@ def _read_content(
     limits: Limits,
     verdict: tuple[int, int, int],
 ) -> _Content:
-    payload = records[HEADER_SIZE:]
+    payload = records[constants.HEADER_SIZE :]
     if header.codec == NONE:
         flags, index, largest = verdict
         data: bytes | memoryview = payload
@@ -238,7 +230,7 @@ def _store(
 ) -> ValidatedBatch:
     """Correct the batch in place, or rebuild it if its codec or its offset deltas must change."""
     is_stamped = config.is_log_append_time
-    time_bit = LOG_APPEND_TIME if is_stamped else 0
+    time_bit = constants.LOG_APPEND_TIME if is_stamped else 0
     max_timestamp = now_ms if is_stamped else content.max_timestamp
     is_rebuilt = (
         find_codec(header.codec, config) != header.codec or content.flags & constants.UNEVEN_OFFSETS
@@ -253,7 +245,10 @@ def _store(
         )
         records = memoryview(rows)
         header = BatchHeader.read(records)
-    elif header.attributes & LOG_APPEND_TIME != time_bit or header.max_timestamp != max_timestamp:
+    elif (
+        header.attributes & constants.LOG_APPEND_TIME != time_bit
+        or header.max_timestamp != max_timestamp
+    ):
         attributes = header.attributes & _WRITTEN_ATTRIBUTES | time_bit
         stamp_timestamp(records, attributes, max_timestamp)
         header = BatchHeader.read(records)
@@ -271,17 +266,17 @@ def _store(
         header.producer_id,
         header.producer_epoch,
         header.base_sequence,
-        now_ms if is_stamped else NO_TIMESTAMP,
+        now_ms if is_stamped else constants.NO_TIMESTAMP,
     )
 
 
 def _find_size(records: memoryview, there: int) -> int:
     """Return the size of the first batch, or 0 if it is cut short."""
-    if there <= MAGIC_POSITION:
+    if there <= constants.MAGIC_POSITION:
         return 0
-    size: int = _read_length(records, LENGTH_POSITION)[0] + LOG_OVERHEAD
-    if size < _MIN_LEGACY_SIZE or records[MAGIC_POSITION] > MAGIC:
+    size: int = _read_length(records, constants.LENGTH_POSITION)[0] + constants.LOG_OVERHEAD
+    if size < _MIN_LEGACY_SIZE or records[constants.MAGIC_POSITION] > constants.MAGIC:
         raise CorruptMessage(
-            f"a batch says to have {size} bytes and magic {records[MAGIC_POSITION]}"
+            f"a batch says to have {size} bytes and magic {records[constants.MAGIC_POSITION]}"
         )
     return size if size <= there else 0

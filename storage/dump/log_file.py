@@ -4,14 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
+from siltstone.protocol.core.constants import HEADER_SIZE, MAGIC, MIN_LENGTH
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
-from siltstone.protocol.records.batch import (
-    HEADER_SIZE,
-    MAGIC,
-    MIN_LENGTH,
-    BatchHeader,
-    has_valid_crc,
-)
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 from siltstone.protocol.records.compression import NAMES, UNLIMITED
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files

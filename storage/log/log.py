@@ -17,8 +17,8 @@ from typing import Protocol
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol import errors
+from siltstone.protocol.core.constants import CONTROL
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.records.batch import CONTROL
 from siltstone.storage import files, threads
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.directory.log_directory import LogDirectory

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Protocol
 
 from siltstone.protocol import errors
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.storage.producers.entry import SEQUENCES, AppendedBatch
 from siltstone.storage.producers.markers import Marker
 from siltstone.storage.producers.producer_entry import ProducerEntry

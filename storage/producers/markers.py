@@ -4,7 +4,7 @@ import struct
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.records.record import iterate_records
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import PolicyViolation
-from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import Origin, ProducerBatch, check_data, check_marker

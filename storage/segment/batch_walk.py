@@ -8,8 +8,9 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from siltstone.protocol.core.constants import HEADER_SIZE, LOG_OVERHEAD, MAGIC
 from siltstone.protocol.errors import CorruptMessage
-from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 
 SCAN_CHUNK: Final = 64 * 1024

@@ -9,13 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from siltstone.protocol.records.batch import (
-    ATTRIBUTES_POSITION,
-    HEADER_SIZE,
-    MAGIC,
-    MIN_LENGTH,
-    BatchHeader,
-)
+from siltstone.protocol.core.constants import ATTRIBUTES_POSITION, HEADER_SIZE, MAGIC, MIN_LENGTH
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.files import disk
 

@@ -6,7 +6,7 @@ rebuilds all indexes from the ``.log``, including a missing time index.
 
 from typing import Final
 
-from siltstone.protocol.records.batch import HEADER_SIZE, MAGIC
+from siltstone.protocol.core.constants import HEADER_SIZE, MAGIC
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, TimeIndex

@@ -7,15 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from siltstone.protocol.core.constants import HEADER_SIZE, LOG_OVERHEAD, MAGIC, NO_TIMESTAMP
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
-from siltstone.protocol.records.batch import (
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    NO_TIMESTAMP,
-    BatchHeader,
-)
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
 from siltstone.storage.files import disk

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from siltstone.protocol.core import SegmentScan
-from siltstone.protocol.core.constants import FAULTS
-from siltstone.protocol.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader
+from siltstone.protocol.core.constants import FAULTS, HEADER_SIZE, LOG_OVERHEAD
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.segment.index import ActiveIndexes
 

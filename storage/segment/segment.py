@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeAlias
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.records.batch import NO_TIMESTAMP, BatchHeader
+from siltstone.protocol.core.constants import NO_TIMESTAMP
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.state import ProducerStateManager

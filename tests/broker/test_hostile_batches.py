@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from siltstone.protocol.core.constants import CONTROL, LOG_APPEND_TIME
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -14,7 +15,6 @@ from siltstone.protocol.errors import (
     RecordTooLarge,
 )
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME
 from siltstone.protocol.records.build import frame_batch
 from tests.support.batches import make_batch
 from tests.support.clock import now

@@ -11,7 +11,7 @@ from kio.schema.api_versions.v0.request import ApiVersionsRequest
 
 from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.groups.classic import group as classic_group
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, BatchFields, build_marker
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin

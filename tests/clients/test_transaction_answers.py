@@ -11,7 +11,7 @@ from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader
 
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.storage.clock import Clock
 from tests.clients.conftest import NewTopic, settle
 from tests.support.batches import make_batch

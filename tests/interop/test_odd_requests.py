@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from siltstone.broker.api import APIS
+from siltstone.protocol.core.constants import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
 from siltstone.protocol.messages import NO_ID
-from siltstone.protocol.records.batch import ATTRIBUTES_POSITION, CRC_POSITION, TRANSACTIONAL
 from tests.support.batches import make_batch
 from tests.support.kafka import KafkaJars
 from tests.support.rows import Asker

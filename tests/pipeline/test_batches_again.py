@@ -3,14 +3,13 @@
 import pytest
 
 from siltstone.pipeline.sinks.batches import again
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     CODEC_MASK,
     DELETE_HORIZON,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
-    BatchHeader,
-    has_valid_crc,
 )
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record, iterate_records
 

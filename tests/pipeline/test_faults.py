@@ -13,7 +13,7 @@ from siltstone.pipeline.client.watch import Watch
 from siltstone.pipeline.errors import CorruptLog, DataLost, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.protocol.records.batch import HEADER_SIZE
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.storage import files
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.archives import Archive, damage, positions, read_splits

@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siltstone.broker.__main__ import main as siltstone
 from siltstone.config.errors import StartError
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     LENGTH_POSITION,
     LOG_OVERHEAD,
     TRANSACTIONAL,
 )
+from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from tests.simulator.incarnation import ROOT, Incarnation, Killed, Silent

@@ -14,8 +14,8 @@ import pytest
 
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import CONTROL
 from siltstone.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
-from siltstone.protocol.records.batch import CONTROL
 from siltstone.protocol.records.build import frame_batch
 from siltstone.storage import files
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint

@@ -5,8 +5,8 @@ import random
 from pathlib import Path
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, BatchFields, build_marker
 from siltstone.protocol.records.compression import LZ4, NONE
 from siltstone.storage.appending.batch import ValidatedBatch

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from siltstone.config.server import ServerConfig
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records.batch import (
+from siltstone.protocol.core.constants import (
     ATTRIBUTES_POSITION,
     CRC_POSITION,
     HEADER_SIZE,

@@ -19,8 +19,8 @@ from siltstone.cleaner.one_pass.stats import PassResult
 from siltstone.cleaner.selection import LogSnapshot, find_cleanable
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.core.constants import SLOT_BYTES
-from siltstone.protocol.records.batch import CODEC_MASK, BatchHeader
+from siltstone.protocol.core.constants import CODEC_MASK, SLOT_BYTES
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.directory.background import Background
 from siltstone.storage.directory.deletion import DelayedDeletions

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.core.constants import HEADER_SIZE
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.segment.segment import LogSegment

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from siltstone.cleaner.one_pass.grouping import group_segments
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.protocol.records.batch import DELETE_HORIZON, BatchHeader
+from siltstone.protocol.core.constants import DELETE_HORIZON
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.producers.markers import read_marker

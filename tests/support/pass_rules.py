@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer
-from siltstone.protocol.records.batch import DELETE_HORIZON, BatchHeader
+from siltstone.protocol.core.constants import DELETE_HORIZON
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record
 
 FindOffset = Callable[[bytes], int | None]

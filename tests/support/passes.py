@@ -10,8 +10,8 @@ from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import PassResult
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.core.constants import SLOT_BYTES
-from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.core.constants import SLOT_BYTES, TRANSACTIONAL
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import build_marker
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.log.log import Log

@@ -6,12 +6,8 @@ from pathlib import Path
 
 from siltstone.cleaner.one_pass.log_to_clean import LastOfProducer, LogToClean
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.records.batch import (
-    DELETE_HORIZON,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    BatchHeader,
-)
+from siltstone.protocol.core.constants import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from siltstone.protocol.records.record import Record
 from siltstone.storage.producers.transaction_index import AbortedTransaction

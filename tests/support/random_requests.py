@@ -16,7 +16,7 @@ from uuid import UUID
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
 
-from siltstone.protocol.records.batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from siltstone.protocol.core.constants import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
 from siltstone.protocol.records.build import BatchFields
 from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.kio_messages import UNKNOWN_TAGS, encode, encode_with_unknown_tags

@@ -6,6 +6,7 @@ from siltstone.broker.transactions.ending import End
 from siltstone.broker.transactions.producing import Rules, TransactionalProduce, admit
 from siltstone.broker.transactions.transaction import Transaction
 from siltstone.protocol.coordinator.group_records import NO_EXPIRY
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.messages.produce import (
     PartitionProduceData,
@@ -13,7 +14,7 @@ from siltstone.protocol.messages.produce import (
     TopicProduceData,
 )
 from siltstone.protocol.names import OFFSETS_TOPIC
-from siltstone.protocol.records.batch import TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.validation import validate

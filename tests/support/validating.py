@@ -6,14 +6,9 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import crc32c
+from siltstone.protocol.core.constants import ATTRIBUTES_POSITION, CRC_POSITION
 from siltstone.protocol.errors import KafkaError
-from siltstone.protocol.records.batch import (
-    ATTRIBUTES_POSITION,
-    CRC_POSITION,
-    HEADER,
-    BatchHeader,
-    has_valid_crc,
-)
+from siltstone.protocol.records.batch import HEADER, BatchHeader, has_valid_crc
 from siltstone.protocol.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from siltstone.storage.appending.batch import PlainRules, ValidatedBatch
 from siltstone.storage.appending.validation import validate

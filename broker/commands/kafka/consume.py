@@ -16,10 +16,11 @@ from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, 
 from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.options import ESCAPES, moment, natural, positive
 from siltstone.pipeline.client.wire import Exchange
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord, visible
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
 
 Place = tuple[str, int]

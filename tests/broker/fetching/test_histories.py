@@ -14,10 +14,10 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from siltstone.broker.transactions.markers import Outcome
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import InvalidFetchSessionEpoch
 from siltstone.protocol.messages.fetch import FetchPartition
 from siltstone.protocol.names import TopicKey
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.fetch_requests import FetchRequest, request_entity

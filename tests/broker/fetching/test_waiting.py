@@ -8,8 +8,8 @@ import pytest
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.fetching.watching import READ_COMMITTED, Watch, WatchGroup
 from siltstone.broker.transactions.markers import Outcome
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.messages.fetch import FetchPartition
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from tests.support.appending import append
 from tests.support.services import ServicesOnDisk

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from tests.support.appending import append
 from tests.support.ask import ask
 from tests.support.batches import TIMESTAMP

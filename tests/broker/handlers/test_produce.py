@@ -12,6 +12,7 @@ import pytest
 
 from siltstone.broker.context import Unwritten
 from siltstone.broker.handlers import produce as produce_handler
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import KafkaError
 from siltstone.protocol.messages import AT_ONCE as READ_AT_ONCE
 from siltstone.protocol.messages import NO_ID
@@ -20,7 +21,6 @@ from siltstone.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import BatchFields
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.log.log import Log

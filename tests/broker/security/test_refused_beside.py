@@ -11,6 +11,7 @@ from siltstone.broker.handlers import delete_topics
 from siltstone.broker.handlers import metadata as metadata_handler
 from siltstone.broker.handlers.produce import AT_ONCE
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.add_partitions_to_txn import (
@@ -48,7 +49,6 @@ from siltstone.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.asking_as import Guarded, a_guarded, rule
 from tests.support.batches import make_batch
 from tests.support.waiting import give_turns_until

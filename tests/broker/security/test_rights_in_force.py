@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.fetching import sessions as fetch_sessions
 from siltstone.broker.security.acl import Operation, Permission, ResourceType
 from siltstone.broker.security.authorizer import Authorizer
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from siltstone.protocol.messages.heartbeat import HeartbeatRequest
@@ -21,7 +22,6 @@ from siltstone.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.support.asking_as import DENIED, Guarded, a_guarded, codes_in, rule
 from tests.support.batches import make_batch
 

@@ -16,7 +16,7 @@ from siltstone.cleaner.explaining.explanation import Explanation, OpenTransactio
 from siltstone.config.describe import find_place
 from siltstone.config.layers import Layers
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
 from tests.support.appending import append_unchecked

@@ -18,7 +18,7 @@ import pytest
 from siltstone.cleaner.history.history import read_history
 from siltstone.cleaner.set_aside import Failure
 from siltstone.cleaner.verify import verify_partition
-from siltstone.protocol.records.batch import TRANSACTIONAL
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker
 from siltstone.protocol.records.record import Record
 from siltstone.storage.log.log import Log

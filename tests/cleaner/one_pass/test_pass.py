@@ -8,7 +8,7 @@ from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.one_pass.stats import Reason
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.core import crc32c
-from siltstone.protocol.records.batch import LOG_APPEND_TIME
+from siltstone.protocol.core.constants import LOG_APPEND_TIME
 from siltstone.protocol.records.build import ABORT, COMMIT
 from siltstone.storage import files
 from tests.support.batches import TIMESTAMP, make_batch

@@ -9,8 +9,8 @@ from siltstone.pipeline.columns import TYPES, arrow_schema
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.reading.decoder import Decoder, Wanted
 from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.protocol.core.constants import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
 from siltstone.protocol.records import compression
-from siltstone.protocol.records.batch import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
 from siltstone.protocol.records.record import Record
 from siltstone.storage import files

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from siltstone.protocol.core import columns, constants, crc32c
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.core.rows import Filled, Selection
-from siltstone.protocol.records.batch import HEADER_SIZE
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 from tests.reference import columns as reference

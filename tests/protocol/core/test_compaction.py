@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from siltstone.protocol.core import compaction, constants
-from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
+from siltstone.protocol.core.constants import CONTROL, TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_marker, frame_batch
 from siltstone.protocol.records.compression import GZIP, compress
 from tests.reference import compaction as reference

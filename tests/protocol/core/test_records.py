@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from siltstone.protocol import core
 from siltstone.protocol.core import _records, constants
+from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import InvalidRecord
-from siltstone.protocol.records.batch import HEADER_SIZE, BatchHeader, stamp_timestamp
+from siltstone.protocol.records.batch import BatchHeader, stamp_timestamp
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.record import Record, iterate_records
 from tests.reference import records as reference

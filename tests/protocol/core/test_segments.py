@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from siltstone.protocol import core
 from siltstone.protocol.core import constants
-from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, stamp
+from siltstone.protocol.core.constants import CONTROL, TRANSACTIONAL
+from siltstone.protocol.records.batch import BatchHeader, stamp
 from tests.reference import records as reference
 from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
 from tests.support.forms import in_both_forms

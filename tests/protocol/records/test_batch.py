@@ -2,15 +2,8 @@
 
 import pytest
 
-from siltstone.protocol.records.batch import (
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    BatchHeader,
-    has_valid_crc,
-    stamp,
-    stamp_timestamp,
-)
+from siltstone.protocol.core.constants import HEADER_SIZE, LOG_APPEND_TIME, TRANSACTIONAL
+from siltstone.protocol.records.batch import BatchHeader, has_valid_crc, stamp, stamp_timestamp
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker
 from siltstone.protocol.records.record import Record, iterate_records
 from tests.support.batches import TIMESTAMP, make_batch

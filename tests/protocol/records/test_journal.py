@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from siltstone.protocol import core
 from siltstone.protocol.coordinator.group_records import group_key, offset_key
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from siltstone.protocol.records.build import ABORT, COMMIT, build_batch, build_marker, frame_batch
 from siltstone.protocol.records.journal import (
     NO_PRODUCER,

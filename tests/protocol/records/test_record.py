@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from siltstone.protocol.core.constants import LENGTH_POSITION
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
-from siltstone.protocol.records.batch import LENGTH_POSITION
 from siltstone.protocol.records.build import build_batch, frame_batch, put_varint
 from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, UNLIMITED, ZSTD, compress
 from siltstone.protocol.records.record import VARLONG_BYTES, Record, iterate_records, read_varint

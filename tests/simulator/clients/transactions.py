@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.transactions import initialising
+from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -27,7 +28,6 @@ from siltstone.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from siltstone.protocol.names import OFFSETS_TOPIC
-from siltstone.protocol.records.batch import TRANSACTIONAL
 from tests.simulator.clients.producers import INIT_PRODUCER_ID, Lane, Producer, Sending
 from tests.simulator.clients.requests import (
     CREATE_TOPICS,

@@ -7,6 +7,12 @@ from typing import Any
 import pytest
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+)
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -15,13 +21,7 @@ from siltstone.protocol.errors import (
     RecordListTooLarge,
     RecordTooLarge,
 )
-from siltstone.protocol.records.batch import (
-    ATTRIBUTES_POSITION,
-    HEADER_SIZE,
-    LOG_APPEND_TIME,
-    TRANSACTIONAL,
-    BatchHeader,
-)
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
 from siltstone.protocol.records.record import Record, iterate_records

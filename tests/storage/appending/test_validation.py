@@ -3,6 +3,7 @@
 import pytest
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import CONTROL, CRC_POSITION, MAGIC_POSITION, TRANSACTIONAL
 from siltstone.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
@@ -10,7 +11,6 @@ from siltstone.protocol.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from siltstone.protocol.records.batch import CONTROL, CRC_POSITION, MAGIC_POSITION, TRANSACTIONAL
 from siltstone.protocol.records.build import build_batch, frame_batch
 from siltstone.protocol.records.compression import ZSTD
 from siltstone.protocol.records.record import Record

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import CONTROL, TRANSACTIONAL
 from siltstone.protocol.errors import OffsetOutOfRange
-from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL
 from siltstone.storage.log.reader import PartitionReader
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import make_batch

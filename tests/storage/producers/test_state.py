@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.protocol.core.constants import CONTROL, TRANSACTIONAL
 from siltstone.protocol.errors import (
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from siltstone.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import ABORT, build_marker
 from siltstone.storage.producers import snapshot as producer_snapshot
 from siltstone.storage.producers.checks import Origin

@@ -7,8 +7,9 @@ from struct import pack
 import pytest
 
 from siltstone.config.topic import TopicConfig
+from siltstone.protocol.core.constants import LOG_APPEND_TIME
 from siltstone.protocol.errors import CorruptMessage
-from siltstone.protocol.records.batch import LOG_APPEND_TIME, BatchHeader
+from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.files import disk as seam
 from siltstone.storage.producers.transaction_index import AbortedTransaction

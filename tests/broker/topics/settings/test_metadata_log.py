@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from siltstone.broker.topics.settings.metadata_log import FOLDER, read_topic_settings
+from siltstone.protocol.core.constants import CONTROL
 from siltstone.protocol.names import parse_uuid
-from siltstone.protocol.records.batch import CONTROL
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
 
