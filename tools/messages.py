@@ -273,7 +273,7 @@ def print_message(message: Message, constant: str, key: int) -> str:
     made = f"{constant} = Message({key}, {first}, {last}, {message.flexible}, {message.name})"
     if len(made) > _LINE:
         made = made.replace("Message(", "Message(\n    ")[:-1] + "\n)"
-    return "\n\n".join([*pieces, made])
+    return "\n".join(["\n\n".join(pieces), made])
 
 
 def print_module(title: str, pieces: list[str]) -> str:

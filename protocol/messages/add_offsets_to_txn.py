@@ -8,11 +8,9 @@ class AddOffsetsToTxnRequest(NamedTuple):
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int16"] = 0
     group_id: Annotated[str, "string"] = ""
-
 REQUEST = Message(25, 0, 4, 3, AddOffsetsToTxnRequest)
 
 class AddOffsetsToTxnResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
-
 RESPONSE = Message(25, 0, 4, 3, AddOffsetsToTxnResponse)

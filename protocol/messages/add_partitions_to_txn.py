@@ -21,7 +21,6 @@ class AddPartitionsToTxnRequest(NamedTuple):
     v3_and_below_producer_id: Annotated[int, "int64 0-3"] = 0
     v3_and_below_producer_epoch: Annotated[int, "int16 0-3"] = 0
     v3_and_below_topics: Annotated[Sequence[AddPartitionsToTxnTopic], "[]struct 0-3"] = ()
-
 REQUEST = Message(24, 0, 5, 3, AddPartitionsToTxnRequest)
 
 class AddPartitionsToTxnPartitionResult(NamedTuple):
@@ -43,5 +42,4 @@ class AddPartitionsToTxnResponse(NamedTuple):
     results_by_topic_v3_and_below: Annotated[
         Sequence[AddPartitionsToTxnTopicResult], "[]struct 0-3"
     ] = ()
-
 RESPONSE = Message(24, 0, 5, 3, AddPartitionsToTxnResponse)

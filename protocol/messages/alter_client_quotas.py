@@ -20,7 +20,6 @@ class EntryData(NamedTuple):
 class AlterClientQuotasRequest(NamedTuple):
     entries: Annotated[Sequence[EntryData], "[]struct"] = ()
     validate_only: Annotated[bool, "bool"] = False
-
 REQUEST = Message(49, 0, 1, 1, AlterClientQuotasRequest)
 
 class ResponseEntityData(NamedTuple):
@@ -35,5 +34,4 @@ class ResponseEntryData(NamedTuple):
 class AlterClientQuotasResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     entries: Annotated[Sequence[ResponseEntryData], "[]struct"] = ()
-
 RESPONSE = Message(49, 0, 1, 1, AlterClientQuotasResponse)

@@ -16,7 +16,6 @@ class AlterConfigsResource(NamedTuple):
 class AlterConfigsRequest(NamedTuple):
     resources: Annotated[Sequence[AlterConfigsResource], "[]struct"] = ()
     validate_only: Annotated[bool, "bool"] = False
-
 REQUEST = Message(33, 0, 2, 2, AlterConfigsRequest)
 
 class AlterConfigsResourceResponse(NamedTuple):
@@ -28,5 +27,4 @@ class AlterConfigsResourceResponse(NamedTuple):
 class AlterConfigsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     responses: Annotated[Sequence[AlterConfigsResourceResponse], "[]struct"] = ()
-
 RESPONSE = Message(33, 0, 2, 2, AlterConfigsResponse)

@@ -16,7 +16,6 @@ class AlterPartitionReassignmentsRequest(NamedTuple):
     timeout_ms: Annotated[int, "int32"] = 60000
     allow_replication_factor_change: Annotated[bool, "bool 1+"] = True
     topics: Annotated[Sequence[ReassignableTopic], "[]struct"] = ()
-
 REQUEST = Message(45, 0, 1, 0, AlterPartitionReassignmentsRequest)
 
 class ReassignablePartitionResponse(NamedTuple):
@@ -34,5 +33,4 @@ class AlterPartitionReassignmentsResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     responses: Annotated[Sequence[ReassignableTopicResponse], "[]struct"] = ()
-
 RESPONSE = Message(45, 0, 1, 0, AlterPartitionReassignmentsResponse)

@@ -14,7 +14,6 @@ class AlterReplicaLogDir(NamedTuple):
 
 class AlterReplicaLogDirsRequest(NamedTuple):
     dirs: Annotated[Sequence[AlterReplicaLogDir], "[]struct"] = ()
-
 REQUEST = Message(34, 1, 2, 2, AlterReplicaLogDirsRequest)
 
 class AlterReplicaLogDirPartitionResult(NamedTuple):
@@ -28,5 +27,4 @@ class AlterReplicaLogDirTopicResult(NamedTuple):
 class AlterReplicaLogDirsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[AlterReplicaLogDirTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(34, 1, 2, 2, AlterReplicaLogDirsResponse)

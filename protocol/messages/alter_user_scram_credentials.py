@@ -18,7 +18,6 @@ class ScramCredentialUpsertion(NamedTuple):
 class AlterUserScramCredentialsRequest(NamedTuple):
     deletions: Annotated[Sequence[ScramCredentialDeletion], "[]struct"] = ()
     upsertions: Annotated[Sequence[ScramCredentialUpsertion], "[]struct"] = ()
-
 REQUEST = Message(51, 0, 0, 0, AlterUserScramCredentialsRequest)
 
 class AlterUserScramCredentialsResult(NamedTuple):
@@ -29,5 +28,4 @@ class AlterUserScramCredentialsResult(NamedTuple):
 class AlterUserScramCredentialsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[AlterUserScramCredentialsResult], "[]struct"] = ()
-
 RESPONSE = Message(51, 0, 0, 0, AlterUserScramCredentialsResponse)

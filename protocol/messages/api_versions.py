@@ -7,7 +7,6 @@ from siltstone.protocol.messages import Message
 class ApiVersionsRequest(NamedTuple):
     client_software_name: Annotated[str, "string 3+"] = ""
     client_software_version: Annotated[str, "string 3+"] = ""
-
 REQUEST = Message(18, 0, 4, 3, ApiVersionsRequest)
 
 class ApiVersion(NamedTuple):
@@ -33,5 +32,4 @@ class ApiVersionsResponse(NamedTuple):
     finalized_features_epoch: Annotated[int, "int64 3+ tag 1"] = -1
     finalized_features: Annotated[Sequence[FinalizedFeatureKey], "[]struct 3+ tag 2"] = ()
     zk_migration_ready: Annotated[bool, "bool 3+ tag 3"] = False
-
 RESPONSE = Message(18, 0, 4, 3, ApiVersionsResponse)

@@ -7,7 +7,6 @@ from siltstone.protocol.messages import NO_ID, Message
 class ConsumerGroupDescribeRequest(NamedTuple):
     group_ids: Annotated[Sequence[str], "[]string"] = ()
     include_authorized_operations: Annotated[bool, "bool"] = False
-
 REQUEST = Message(69, 0, 1, 0, ConsumerGroupDescribeRequest)
 
 class TopicPartitions(NamedTuple):
@@ -45,5 +44,4 @@ class DescribedGroup(NamedTuple):
 class ConsumerGroupDescribeResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     groups: Annotated[Sequence[DescribedGroup], "[]struct"] = ()
-
 RESPONSE = Message(69, 0, 1, 0, ConsumerGroupDescribeResponse)

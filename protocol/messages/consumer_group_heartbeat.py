@@ -19,7 +19,6 @@ class ConsumerGroupHeartbeatRequest(NamedTuple):
     subscribed_topic_regex: Annotated[str | None, "string 1+ null"] = None
     server_assignor: Annotated[str | None, "string null"] = None
     topic_partitions: Annotated[Sequence[TopicPartitions] | None, "[]struct null"] = None
-
 REQUEST = Message(68, 0, 1, 0, ConsumerGroupHeartbeatRequest)
 
 class ResponseTopicPartitions(NamedTuple):
@@ -37,5 +36,4 @@ class ConsumerGroupHeartbeatResponse(NamedTuple):
     member_epoch: Annotated[int, "int32"] = 0
     heartbeat_interval_ms: Annotated[int, "int32"] = 0
     assignment: Annotated[Assignment | None, "struct null"] = None
-
 RESPONSE = Message(68, 0, 1, 0, ConsumerGroupHeartbeatResponse)

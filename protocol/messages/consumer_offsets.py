@@ -8,7 +8,6 @@ class OffsetCommitKey(NamedTuple):
     group: Annotated[str, "string"] = ""
     topic: Annotated[str, "string"] = ""
     partition: Annotated[int, "int32"] = 0
-
 OFFSET_COMMIT_KEY = Message(1, 0, 0, -1, OffsetCommitKey)
 
 class OffsetCommitValue(NamedTuple):
@@ -18,12 +17,10 @@ class OffsetCommitValue(NamedTuple):
     commit_timestamp: Annotated[int, "int64"] = 0
     expire_timestamp: Annotated[int, "int64 1-1"] = -1
     topic_id: Annotated[bytes, "uuid 4+ tag 0"] = NO_ID
-
 OFFSET_COMMIT_VALUE = Message(1, 0, 4, 4, OffsetCommitValue)
 
 class GroupMetadataKey(NamedTuple):
     group: Annotated[str, "string"] = ""
-
 GROUP_METADATA_KEY = Message(2, 0, 0, -1, GroupMetadataKey)
 
 class MemberMetadata(NamedTuple):
@@ -43,23 +40,19 @@ class GroupMetadataValue(NamedTuple):
     leader: Annotated[str | None, "string null"] = ""
     current_state_timestamp: Annotated[int, "int64 2+"] = -1
     members: Annotated[Sequence[MemberMetadata], "[]struct"] = ()
-
 GROUP_METADATA_VALUE = Message(2, 0, 4, 4, GroupMetadataValue)
 
 class ConsumerGroupMetadataKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_METADATA_KEY = Message(3, 0, 0, -1, ConsumerGroupMetadataKey)
 
 class ConsumerGroupMetadataValue(NamedTuple):
     epoch: Annotated[int, "int32"] = 0
     metadata_hash: Annotated[int, "int64 tag 0"] = 0
-
 CONSUMER_GROUP_METADATA_VALUE = Message(3, 0, 0, 0, ConsumerGroupMetadataValue)
 
 class ConsumerGroupPartitionMetadataKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_PARTITION_METADATA_KEY = Message(4, 0, 0, -1, ConsumerGroupPartitionMetadataKey)
 
 class PartitionMetadata(NamedTuple):
@@ -74,13 +67,11 @@ class TopicMetadata(NamedTuple):
 
 class ConsumerGroupPartitionMetadataValue(NamedTuple):
     topics: Annotated[Sequence[TopicMetadata], "[]struct"] = ()
-
 CONSUMER_GROUP_PARTITION_METADATA_VALUE = Message(4, 0, 0, 0, ConsumerGroupPartitionMetadataValue)
 
 class ConsumerGroupMemberMetadataKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_MEMBER_METADATA_KEY = Message(5, 0, 0, -1, ConsumerGroupMemberMetadataKey)
 
 class ClassicProtocol(NamedTuple):
@@ -103,12 +94,10 @@ class ConsumerGroupMemberMetadataValue(NamedTuple):
     classic_member_metadata: Annotated[ClassicMemberMetadata | None, "struct null tag 0"] = (
         ClassicMemberMetadata()
     )
-
 CONSUMER_GROUP_MEMBER_METADATA_VALUE = Message(5, 0, 0, 0, ConsumerGroupMemberMetadataValue)
 
 class ConsumerGroupTargetAssignmentMetadataKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
     6, 0, 0, -1, ConsumerGroupTargetAssignmentMetadataKey
 )
@@ -116,7 +105,6 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY = Message(
 class ConsumerGroupTargetAssignmentMetadataValue(NamedTuple):
     assignment_epoch: Annotated[int, "int32"] = 0
     assignment_timestamp: Annotated[int, "int64 tag 0"] = 0
-
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
     6, 0, 0, 0, ConsumerGroupTargetAssignmentMetadataValue
 )
@@ -124,7 +112,6 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE = Message(
 class ConsumerGroupTargetAssignmentMemberKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY = Message(
     7, 0, 0, -1, ConsumerGroupTargetAssignmentMemberKey
 )
@@ -135,7 +122,6 @@ class TopicPartition(NamedTuple):
 
 class ConsumerGroupTargetAssignmentMemberValue(NamedTuple):
     topic_partitions: Annotated[Sequence[TopicPartition], "[]struct"] = ()
-
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
     7, 0, 0, 0, ConsumerGroupTargetAssignmentMemberValue
 )
@@ -143,7 +129,6 @@ CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE = Message(
 class ConsumerGroupCurrentMemberAssignmentKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY = Message(
     8, 0, 0, -1, ConsumerGroupCurrentMemberAssignmentKey
 )
@@ -159,7 +144,6 @@ class ConsumerGroupCurrentMemberAssignmentValue(NamedTuple):
     state: Annotated[int, "int8"] = 0
     assigned_partitions: Annotated[Sequence[TopicPartitions], "[]struct"] = ()
     partitions_pending_revocation: Annotated[Sequence[TopicPartitions], "[]struct"] = ()
-
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
     8, 0, 0, 0, ConsumerGroupCurrentMemberAssignmentValue
 )
@@ -167,12 +151,10 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE = Message(
 class ConsumerGroupRegularExpressionKey(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     regular_expression: Annotated[str, "string"] = ""
-
 CONSUMER_GROUP_REGULAR_EXPRESSION_KEY = Message(16, 0, 0, -1, ConsumerGroupRegularExpressionKey)
 
 class ConsumerGroupRegularExpressionValue(NamedTuple):
     topics: Annotated[Sequence[str], "[]string"] = ()
     version: Annotated[int, "int64"] = 0
     timestamp: Annotated[int, "int64"] = 0
-
 CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE = Message(16, 0, 0, 0, ConsumerGroupRegularExpressionValue)

@@ -14,7 +14,6 @@ class ConsumerProtocolSubscription(NamedTuple):
     owned_partitions: Annotated[Sequence[TopicPartition], "[]struct 1+"] = ()
     generation_id: Annotated[int, "int32 2+"] = -1
     rack_id: Annotated[str | None, "string 3+ null"] = None
-
 CONSUMER_PROTOCOL_SUBSCRIPTION = Message(-1, 0, 3, -1, ConsumerProtocolSubscription)
 
 class ConsumerProtocolAssignmentTopicPartition(NamedTuple):
@@ -26,5 +25,4 @@ class ConsumerProtocolAssignment(NamedTuple):
         Sequence[ConsumerProtocolAssignmentTopicPartition], "[]struct"
     ] = ()
     user_data: Annotated[bytes | None, "bytes null"] = None
-
 CONSUMER_PROTOCOL_ASSIGNMENT = Message(-1, 0, 3, -1, ConsumerProtocolAssignment)

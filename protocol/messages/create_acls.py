@@ -15,7 +15,6 @@ class AclCreation(NamedTuple):
 
 class CreateAclsRequest(NamedTuple):
     creations: Annotated[Sequence[AclCreation], "[]struct"] = ()
-
 REQUEST = Message(30, 1, 3, 2, CreateAclsRequest)
 
 class AclCreationResult(NamedTuple):
@@ -25,5 +24,4 @@ class AclCreationResult(NamedTuple):
 class CreateAclsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[AclCreationResult], "[]struct"] = ()
-
 RESPONSE = Message(30, 1, 3, 2, CreateAclsResponse)

@@ -16,7 +16,6 @@ class CreatePartitionsRequest(NamedTuple):
     topics: Annotated[Sequence[CreatePartitionsTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32"] = 0
     validate_only: Annotated[bool, "bool"] = False
-
 REQUEST = Message(37, 0, 3, 2, CreatePartitionsRequest)
 
 class CreatePartitionsTopicResult(NamedTuple):
@@ -27,5 +26,4 @@ class CreatePartitionsTopicResult(NamedTuple):
 class CreatePartitionsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[CreatePartitionsTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(37, 0, 3, 2, CreatePartitionsResponse)

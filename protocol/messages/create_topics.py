@@ -23,7 +23,6 @@ class CreateTopicsRequest(NamedTuple):
     topics: Annotated[Sequence[CreatableTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32"] = 60000
     validate_only: Annotated[bool, "bool"] = False
-
 REQUEST = Message(19, 2, 7, 5, CreateTopicsRequest)
 
 class CreatableTopicConfigs(NamedTuple):
@@ -46,5 +45,4 @@ class CreatableTopicResult(NamedTuple):
 class CreateTopicsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[CreatableTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(19, 2, 7, 5, CreateTopicsResponse)

@@ -15,7 +15,6 @@ class DeleteAclsFilter(NamedTuple):
 
 class DeleteAclsRequest(NamedTuple):
     filters: Annotated[Sequence[DeleteAclsFilter], "[]struct"] = ()
-
 REQUEST = Message(31, 1, 3, 2, DeleteAclsRequest)
 
 class DeleteAclsMatchingAcl(NamedTuple):
@@ -37,5 +36,4 @@ class DeleteAclsFilterResult(NamedTuple):
 class DeleteAclsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     filter_results: Annotated[Sequence[DeleteAclsFilterResult], "[]struct"] = ()
-
 RESPONSE = Message(31, 1, 3, 2, DeleteAclsResponse)

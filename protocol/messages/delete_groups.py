@@ -6,7 +6,6 @@ from siltstone.protocol.messages import Message
 
 class DeleteGroupsRequest(NamedTuple):
     groups_names: Annotated[Sequence[str], "[]string"] = ()
-
 REQUEST = Message(42, 0, 2, 2, DeleteGroupsRequest)
 
 class DeletableGroupResult(NamedTuple):
@@ -16,5 +15,4 @@ class DeletableGroupResult(NamedTuple):
 class DeleteGroupsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[DeletableGroupResult], "[]struct"] = ()
-
 RESPONSE = Message(42, 0, 2, 2, DeleteGroupsResponse)

@@ -15,7 +15,6 @@ class DeleteRecordsTopic(NamedTuple):
 class DeleteRecordsRequest(NamedTuple):
     topics: Annotated[Sequence[DeleteRecordsTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32"] = 0
-
 REQUEST = Message(21, 0, 2, 2, DeleteRecordsRequest)
 
 class DeleteRecordsPartitionResult(NamedTuple):
@@ -30,5 +29,4 @@ class DeleteRecordsTopicResult(NamedTuple):
 class DeleteRecordsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[DeleteRecordsTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(21, 0, 2, 2, DeleteRecordsResponse)

@@ -12,7 +12,6 @@ class DeleteTopicsRequest(NamedTuple):
     topics: Annotated[Sequence[DeleteTopicState], "[]struct 6+"] = ()
     topic_names: Annotated[Sequence[str], "[]string 1-5"] = ()
     timeout_ms: Annotated[int, "int32"] = 0
-
 REQUEST = Message(20, 1, 6, 4, DeleteTopicsRequest)
 
 class DeletableTopicResult(NamedTuple):
@@ -24,5 +23,4 @@ class DeletableTopicResult(NamedTuple):
 class DeleteTopicsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     responses: Annotated[Sequence[DeletableTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(20, 1, 6, 4, DeleteTopicsResponse)

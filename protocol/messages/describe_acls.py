@@ -12,7 +12,6 @@ class DescribeAclsRequest(NamedTuple):
     host_filter: Annotated[str | None, "string null"] = ""
     operation: Annotated[int, "int8"] = 0
     permission_type: Annotated[int, "int8"] = 0
-
 REQUEST = Message(29, 1, 3, 2, DescribeAclsRequest)
 
 class AclDescription(NamedTuple):
@@ -32,5 +31,4 @@ class DescribeAclsResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     resources: Annotated[Sequence[DescribeAclsResource], "[]struct"] = ()
-
 RESPONSE = Message(29, 1, 3, 2, DescribeAclsResponse)

@@ -12,7 +12,6 @@ class ComponentData(NamedTuple):
 class DescribeClientQuotasRequest(NamedTuple):
     components: Annotated[Sequence[ComponentData], "[]struct"] = ()
     strict: Annotated[bool, "bool"] = False
-
 REQUEST = Message(48, 0, 1, 1, DescribeClientQuotasRequest)
 
 class EntityData(NamedTuple):
@@ -32,5 +31,4 @@ class DescribeClientQuotasResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     entries: Annotated[Sequence[EntryData] | None, "[]struct null"] = ()
-
 RESPONSE = Message(48, 0, 1, 1, DescribeClientQuotasResponse)

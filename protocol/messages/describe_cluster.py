@@ -8,7 +8,6 @@ class DescribeClusterRequest(NamedTuple):
     include_cluster_authorized_operations: Annotated[bool, "bool"] = False
     endpoint_type: Annotated[int, "int8 1+"] = 1
     include_fenced_brokers: Annotated[bool, "bool 2+"] = False
-
 REQUEST = Message(60, 0, 2, 0, DescribeClusterRequest)
 
 class DescribeClusterBroker(NamedTuple):
@@ -27,5 +26,4 @@ class DescribeClusterResponse(NamedTuple):
     controller_id: Annotated[int, "int32"] = -1
     brokers: Annotated[Sequence[DescribeClusterBroker], "[]struct"] = ()
     cluster_authorized_operations: Annotated[int, "int32"] = -2147483648
-
 RESPONSE = Message(60, 0, 2, 0, DescribeClusterResponse)

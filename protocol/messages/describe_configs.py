@@ -13,7 +13,6 @@ class DescribeConfigsRequest(NamedTuple):
     resources: Annotated[Sequence[DescribeConfigsResource], "[]struct"] = ()
     include_synonyms: Annotated[bool, "bool"] = False
     include_documentation: Annotated[bool, "bool 3+"] = False
-
 REQUEST = Message(32, 1, 4, 4, DescribeConfigsRequest)
 
 class DescribeConfigsSynonym(NamedTuple):
@@ -41,5 +40,4 @@ class DescribeConfigsResult(NamedTuple):
 class DescribeConfigsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     results: Annotated[Sequence[DescribeConfigsResult], "[]struct"] = ()
-
 RESPONSE = Message(32, 1, 4, 4, DescribeConfigsResponse)

@@ -7,7 +7,6 @@ from siltstone.protocol.messages import Message
 class DescribeGroupsRequest(NamedTuple):
     groups: Annotated[Sequence[str], "[]string"] = ()
     include_authorized_operations: Annotated[bool, "bool 3+"] = False
-
 REQUEST = Message(15, 0, 6, 5, DescribeGroupsRequest)
 
 class DescribedGroupMember(NamedTuple):
@@ -31,5 +30,4 @@ class DescribedGroup(NamedTuple):
 class DescribeGroupsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     groups: Annotated[Sequence[DescribedGroup], "[]struct"] = ()
-
 RESPONSE = Message(15, 0, 6, 5, DescribeGroupsResponse)

@@ -10,7 +10,6 @@ class DescribableLogDirTopic(NamedTuple):
 
 class DescribeLogDirsRequest(NamedTuple):
     topics: Annotated[Sequence[DescribableLogDirTopic] | None, "[]struct null"] = ()
-
 REQUEST = Message(35, 1, 5, 2, DescribeLogDirsRequest)
 
 class DescribeLogDirsPartition(NamedTuple):
@@ -35,5 +34,4 @@ class DescribeLogDirsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16 3+"] = 0
     results: Annotated[Sequence[DescribeLogDirsResult], "[]struct"] = ()
-
 RESPONSE = Message(35, 1, 5, 2, DescribeLogDirsResponse)

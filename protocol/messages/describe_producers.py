@@ -10,7 +10,6 @@ class TopicRequest(NamedTuple):
 
 class DescribeProducersRequest(NamedTuple):
     topics: Annotated[Sequence[TopicRequest], "[]struct"] = ()
-
 REQUEST = Message(61, 0, 0, 0, DescribeProducersRequest)
 
 class ProducerState(NamedTuple):
@@ -34,5 +33,4 @@ class TopicResponse(NamedTuple):
 class DescribeProducersResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[TopicResponse], "[]struct"] = ()
-
 RESPONSE = Message(61, 0, 0, 0, DescribeProducersResponse)

@@ -13,7 +13,6 @@ class TopicData(NamedTuple):
 
 class DescribeQuorumRequest(NamedTuple):
     topics: Annotated[Sequence[TopicData], "[]struct"] = ()
-
 REQUEST = Message(55, 0, 2, 0, DescribeQuorumRequest)
 
 class ReplicaState(NamedTuple):
@@ -51,5 +50,4 @@ class DescribeQuorumResponse(NamedTuple):
     error_message: Annotated[str | None, "string 2+ null"] = ""
     topics: Annotated[Sequence[ResponseTopicData], "[]struct"] = ()
     nodes: Annotated[Sequence[Node], "[]struct 2+"] = ()
-
 RESPONSE = Message(55, 0, 2, 0, DescribeQuorumResponse)

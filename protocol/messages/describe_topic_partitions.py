@@ -15,7 +15,6 @@ class DescribeTopicPartitionsRequest(NamedTuple):
     topics: Annotated[Sequence[TopicRequest], "[]struct"] = ()
     response_partition_limit: Annotated[int, "int32"] = 2000
     cursor: Annotated[Cursor | None, "struct null"] = None
-
 REQUEST = Message(75, 0, 0, 0, DescribeTopicPartitionsRequest)
 
 class DescribeTopicPartitionsResponsePartition(NamedTuple):
@@ -45,5 +44,4 @@ class DescribeTopicPartitionsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[DescribeTopicPartitionsResponseTopic], "[]struct"] = ()
     next_cursor: Annotated[ResponseCursor | None, "struct null"] = None
-
 RESPONSE = Message(75, 0, 0, 0, DescribeTopicPartitionsResponse)

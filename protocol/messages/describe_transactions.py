@@ -6,7 +6,6 @@ from siltstone.protocol.messages import Message
 
 class DescribeTransactionsRequest(NamedTuple):
     transactional_ids: Annotated[Sequence[str], "[]string"] = ()
-
 REQUEST = Message(65, 0, 0, 0, DescribeTransactionsRequest)
 
 class TopicData(NamedTuple):
@@ -26,5 +25,4 @@ class TransactionState(NamedTuple):
 class DescribeTransactionsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     transaction_states: Annotated[Sequence[TransactionState], "[]struct"] = ()
-
 RESPONSE = Message(65, 0, 0, 0, DescribeTransactionsResponse)

@@ -9,7 +9,6 @@ class UserName(NamedTuple):
 
 class DescribeUserScramCredentialsRequest(NamedTuple):
     users: Annotated[Sequence[UserName] | None, "[]struct null"] = ()
-
 REQUEST = Message(50, 0, 0, 0, DescribeUserScramCredentialsRequest)
 
 class CredentialInfo(NamedTuple):
@@ -27,5 +26,4 @@ class DescribeUserScramCredentialsResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     results: Annotated[Sequence[DescribeUserScramCredentialsResult], "[]struct"] = ()
-
 RESPONSE = Message(50, 0, 0, 0, DescribeUserScramCredentialsResponse)

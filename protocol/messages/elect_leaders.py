@@ -12,7 +12,6 @@ class ElectLeadersRequest(NamedTuple):
     election_type: Annotated[int, "int8 1+"] = 0
     topic_partitions: Annotated[Sequence[TopicPartitions] | None, "[]struct null"] = ()
     timeout_ms: Annotated[int, "int32"] = 60000
-
 REQUEST = Message(43, 0, 2, 2, ElectLeadersRequest)
 
 class PartitionResult(NamedTuple):
@@ -28,5 +27,4 @@ class ElectLeadersResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16 1+"] = 0
     replica_election_results: Annotated[Sequence[ReplicaElectionResult], "[]struct"] = ()
-
 RESPONSE = Message(43, 0, 2, 2, ElectLeadersResponse)

@@ -8,7 +8,6 @@ class EndTxnRequest(NamedTuple):
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int16"] = 0
     committed: Annotated[bool, "bool"] = False
-
 REQUEST = Message(26, 0, 5, 3, EndTxnRequest)
 
 class EndTxnResponse(NamedTuple):
@@ -16,5 +15,4 @@ class EndTxnResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     producer_id: Annotated[int, "int64 5+"] = -1
     producer_epoch: Annotated[int, "int16 5+"] = -1
-
 RESPONSE = Message(26, 0, 5, 3, EndTxnResponse)

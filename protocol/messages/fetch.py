@@ -41,7 +41,6 @@ class FetchRequest(NamedTuple):
     topics: Annotated[Sequence[FetchTopic], "[]struct"] = ()
     forgotten_topics_data: Annotated[Sequence[ForgottenTopic], "[]struct 7+"] = ()
     rack_id: Annotated[str, "string 11+"] = ""
-
 REQUEST = Message(1, 4, 18, 12, FetchRequest)
 
 class EpochEndOffset(NamedTuple):
@@ -90,5 +89,4 @@ class FetchResponse(NamedTuple):
     session_id: Annotated[int, "int32 7+"] = 0
     responses: Annotated[Sequence[FetchableTopicResponse], "[]struct"] = ()
     node_endpoints: Annotated[Sequence[NodeEndpoint], "[]struct 16+ tag 0"] = ()
-
 RESPONSE = Message(1, 4, 18, 12, FetchResponse)

@@ -8,7 +8,6 @@ class FindCoordinatorRequest(NamedTuple):
     key: Annotated[str, "string 0-3"] = ""
     key_type: Annotated[int, "int8 1+"] = 0
     coordinator_keys: Annotated[Sequence[str], "[]string 4+"] = ()
-
 REQUEST = Message(10, 0, 6, 3, FindCoordinatorRequest)
 
 class Coordinator(NamedTuple):
@@ -27,5 +26,4 @@ class FindCoordinatorResponse(NamedTuple):
     host: Annotated[str, "string 0-3"] = ""
     port: Annotated[int, "int32 0-3"] = 0
     coordinators: Annotated[Sequence[Coordinator], "[]struct 4+"] = ()
-
 RESPONSE = Message(10, 0, 6, 3, FindCoordinatorResponse)

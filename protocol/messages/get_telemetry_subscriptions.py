@@ -6,7 +6,6 @@ from siltstone.protocol.messages import NO_ID, Message
 
 class GetTelemetrySubscriptionsRequest(NamedTuple):
     client_instance_id: Annotated[bytes, "uuid"] = NO_ID
-
 REQUEST = Message(71, 0, 0, 0, GetTelemetrySubscriptionsRequest)
 
 class GetTelemetrySubscriptionsResponse(NamedTuple):
@@ -19,5 +18,4 @@ class GetTelemetrySubscriptionsResponse(NamedTuple):
     telemetry_max_bytes: Annotated[int, "int32"] = 0
     delta_temporality: Annotated[bool, "bool"] = False
     requested_metrics: Annotated[Sequence[str], "[]string"] = ()
-
 RESPONSE = Message(71, 0, 0, 0, GetTelemetrySubscriptionsResponse)

@@ -17,7 +17,6 @@ class AlterConfigsResource(NamedTuple):
 class IncrementalAlterConfigsRequest(NamedTuple):
     resources: Annotated[Sequence[AlterConfigsResource], "[]struct"] = ()
     validate_only: Annotated[bool, "bool"] = False
-
 REQUEST = Message(44, 0, 1, 1, IncrementalAlterConfigsRequest)
 
 class AlterConfigsResourceResponse(NamedTuple):
@@ -29,5 +28,4 @@ class AlterConfigsResourceResponse(NamedTuple):
 class IncrementalAlterConfigsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     responses: Annotated[Sequence[AlterConfigsResourceResponse], "[]struct"] = ()
-
 RESPONSE = Message(44, 0, 1, 1, IncrementalAlterConfigsResponse)

@@ -10,7 +10,6 @@ class InitProducerIdRequest(NamedTuple):
     producer_epoch: Annotated[int, "int16 3+"] = -1
     enable2_pc: Annotated[bool, "bool 6+"] = False
     keep_prepared_txn: Annotated[bool, "bool 6+"] = False
-
 REQUEST = Message(22, 0, 6, 2, InitProducerIdRequest)
 
 class InitProducerIdResponse(NamedTuple):
@@ -20,5 +19,4 @@ class InitProducerIdResponse(NamedTuple):
     producer_epoch: Annotated[int, "int16"] = 0
     ongoing_txn_producer_id: Annotated[int, "int64 6+"] = -1
     ongoing_txn_producer_epoch: Annotated[int, "int16 6+"] = -1
-
 RESPONSE = Message(22, 0, 6, 2, InitProducerIdResponse)

@@ -17,7 +17,6 @@ class JoinGroupRequest(NamedTuple):
     protocol_type: Annotated[str, "string"] = ""
     protocols: Annotated[Sequence[JoinGroupRequestProtocol], "[]struct"] = ()
     reason: Annotated[str | None, "string 8+ null"] = None
-
 REQUEST = Message(11, 0, 9, 6, JoinGroupRequest)
 
 class JoinGroupResponseMember(NamedTuple):
@@ -35,5 +34,4 @@ class JoinGroupResponse(NamedTuple):
     skip_assignment: Annotated[bool, "bool 9+"] = False
     member_id: Annotated[str, "string"] = ""
     members: Annotated[Sequence[JoinGroupResponseMember], "[]struct"] = ()
-
 RESPONSE = Message(11, 0, 9, 6, JoinGroupResponse)

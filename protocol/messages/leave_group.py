@@ -13,7 +13,6 @@ class LeaveGroupRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     member_id: Annotated[str, "string 0-2"] = ""
     members: Annotated[Sequence[MemberIdentity], "[]struct 3+"] = ()
-
 REQUEST = Message(13, 0, 5, 4, LeaveGroupRequest)
 
 class MemberResponse(NamedTuple):
@@ -25,5 +24,4 @@ class LeaveGroupResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 1+"] = 0
     error_code: Annotated[int, "int16"] = 0
     members: Annotated[Sequence[MemberResponse], "[]struct 3+"] = ()
-
 RESPONSE = Message(13, 0, 5, 4, LeaveGroupResponse)

@@ -18,7 +18,6 @@ class ListOffsetsRequest(NamedTuple):
     isolation_level: Annotated[int, "int8 2+"] = 0
     topics: Annotated[Sequence[ListOffsetsTopic], "[]struct"] = ()
     timeout_ms: Annotated[int, "int32 10+"] = 0
-
 REQUEST = Message(2, 1, 11, 6, ListOffsetsRequest)
 
 class ListOffsetsPartitionResponse(NamedTuple):
@@ -35,5 +34,4 @@ class ListOffsetsTopicResponse(NamedTuple):
 class ListOffsetsResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 2+"] = 0
     topics: Annotated[Sequence[ListOffsetsTopicResponse], "[]struct"] = ()
-
 RESPONSE = Message(2, 1, 11, 6, ListOffsetsResponse)

@@ -11,7 +11,6 @@ class ListPartitionReassignmentsTopics(NamedTuple):
 class ListPartitionReassignmentsRequest(NamedTuple):
     timeout_ms: Annotated[int, "int32"] = 60000
     topics: Annotated[Sequence[ListPartitionReassignmentsTopics] | None, "[]struct null"] = None
-
 REQUEST = Message(46, 0, 0, 0, ListPartitionReassignmentsRequest)
 
 class OngoingPartitionReassignment(NamedTuple):
@@ -29,5 +28,4 @@ class ListPartitionReassignmentsResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     topics: Annotated[Sequence[OngoingTopicReassignment], "[]struct"] = ()
-
 RESPONSE = Message(46, 0, 0, 0, ListPartitionReassignmentsResponse)

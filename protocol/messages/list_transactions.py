@@ -9,7 +9,6 @@ class ListTransactionsRequest(NamedTuple):
     producer_id_filters: Annotated[Sequence[int], "[]int64"] = ()
     duration_filter: Annotated[int, "int64 1+"] = -1
     transactional_id_pattern: Annotated[str | None, "string 2+ null"] = None
-
 REQUEST = Message(66, 0, 2, 0, ListTransactionsRequest)
 
 class TransactionState(NamedTuple):
@@ -22,5 +21,4 @@ class ListTransactionsResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     unknown_state_filters: Annotated[Sequence[str], "[]string"] = ()
     transaction_states: Annotated[Sequence[TransactionState], "[]struct"] = ()
-
 RESPONSE = Message(66, 0, 2, 0, ListTransactionsResponse)

@@ -13,7 +13,6 @@ class MetadataRequest(NamedTuple):
     allow_auto_topic_creation: Annotated[bool, "bool 4+"] = True
     include_cluster_authorized_operations: Annotated[bool, "bool 8-10"] = False
     include_topic_authorized_operations: Annotated[bool, "bool 8+"] = False
-
 REQUEST = Message(3, 0, 13, 9, MetadataRequest)
 
 class MetadataResponseBroker(NamedTuple):
@@ -47,5 +46,4 @@ class MetadataResponse(NamedTuple):
     topics: Annotated[Sequence[MetadataResponseTopic], "[]struct"] = ()
     cluster_authorized_operations: Annotated[int, "int32 8-10"] = -2147483648
     error_code: Annotated[int, "int16 13+"] = 0
-
 RESPONSE = Message(3, 0, 13, 9, MetadataResponse)

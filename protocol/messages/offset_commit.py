@@ -22,7 +22,6 @@ class OffsetCommitRequest(NamedTuple):
     group_instance_id: Annotated[str | None, "string 7+ null"] = None
     retention_time_ms: Annotated[int, "int64 2-4"] = -1
     topics: Annotated[Sequence[OffsetCommitRequestTopic], "[]struct"] = ()
-
 REQUEST = Message(8, 2, 10, 8, OffsetCommitRequest)
 
 class OffsetCommitResponsePartition(NamedTuple):
@@ -37,5 +36,4 @@ class OffsetCommitResponseTopic(NamedTuple):
 class OffsetCommitResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32 3+"] = 0
     topics: Annotated[Sequence[OffsetCommitResponseTopic], "[]struct"] = ()
-
 RESPONSE = Message(8, 2, 10, 8, OffsetCommitResponse)

@@ -14,7 +14,6 @@ class OffsetDeleteRequestTopic(NamedTuple):
 class OffsetDeleteRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     topics: Annotated[Sequence[OffsetDeleteRequestTopic], "[]struct"] = ()
-
 REQUEST = Message(47, 0, 0, -1, OffsetDeleteRequest)
 
 class OffsetDeleteResponsePartition(NamedTuple):
@@ -29,5 +28,4 @@ class OffsetDeleteResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[OffsetDeleteResponseTopic], "[]struct"] = ()
-
 RESPONSE = Message(47, 0, 0, -1, OffsetDeleteResponse)

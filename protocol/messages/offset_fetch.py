@@ -24,7 +24,6 @@ class OffsetFetchRequest(NamedTuple):
     topics: Annotated[Sequence[OffsetFetchRequestTopic] | None, "[]struct 1-7 null 2+"] = ()
     groups: Annotated[Sequence[OffsetFetchRequestGroup], "[]struct 8+"] = ()
     require_stable: Annotated[bool, "bool 7+"] = False
-
 REQUEST = Message(9, 1, 10, 6, OffsetFetchRequest)
 
 class OffsetFetchResponsePartition(NamedTuple):
@@ -60,5 +59,4 @@ class OffsetFetchResponse(NamedTuple):
     topics: Annotated[Sequence[OffsetFetchResponseTopic], "[]struct 1-7"] = ()
     error_code: Annotated[int, "int16 2-7"] = 0
     groups: Annotated[Sequence[OffsetFetchResponseGroup], "[]struct 8+"] = ()
-
 RESPONSE = Message(9, 1, 10, 6, OffsetFetchResponse)

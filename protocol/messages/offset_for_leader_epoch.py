@@ -16,7 +16,6 @@ class OffsetForLeaderTopic(NamedTuple):
 class OffsetForLeaderEpochRequest(NamedTuple):
     replica_id: Annotated[int, "int32 3+"] = -2
     topics: Annotated[Sequence[OffsetForLeaderTopic], "[]struct"] = ()
-
 REQUEST = Message(23, 2, 4, 4, OffsetForLeaderEpochRequest)
 
 class EpochEndOffset(NamedTuple):
@@ -32,5 +31,4 @@ class OffsetForLeaderTopicResult(NamedTuple):
 class OffsetForLeaderEpochResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[OffsetForLeaderTopicResult], "[]struct"] = ()
-
 RESPONSE = Message(23, 2, 4, 4, OffsetForLeaderEpochResponse)

@@ -18,7 +18,6 @@ class ProduceRequest(NamedTuple):
     acks: Annotated[int, "int16"] = 0
     timeout_ms: Annotated[int, "int32"] = 0
     topic_data: Annotated[Sequence[TopicProduceData], "[]struct"] = ()
-
 REQUEST = Message(0, 3, 13, 9, ProduceRequest)
 
 class BatchIndexAndErrorMessage(NamedTuple):
@@ -54,5 +53,4 @@ class ProduceResponse(NamedTuple):
     responses: Annotated[Sequence[TopicProduceResponse], "[]struct"] = ()
     throttle_time_ms: Annotated[int, "int32"] = 0
     node_endpoints: Annotated[Sequence[NodeEndpoint], "[]struct 10+ tag 0"] = ()
-
 RESPONSE = Message(0, 3, 13, 9, ProduceResponse)

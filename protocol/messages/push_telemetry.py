@@ -9,11 +9,9 @@ class PushTelemetryRequest(NamedTuple):
     terminating: Annotated[bool, "bool"] = False
     compression_type: Annotated[int, "int8"] = 0
     metrics: Annotated[bytes, "bytes"] = b""
-
 REQUEST = Message(72, 0, 0, 0, PushTelemetryRequest)
 
 class PushTelemetryResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
-
 RESPONSE = Message(72, 0, 0, 0, PushTelemetryResponse)

@@ -5,7 +5,6 @@ from siltstone.protocol.messages import Message
 
 class SaslAuthenticateRequest(NamedTuple):
     auth_bytes: Annotated[bytes, "bytes"] = b""
-
 REQUEST = Message(36, 0, 2, 2, SaslAuthenticateRequest)
 
 class SaslAuthenticateResponse(NamedTuple):
@@ -13,5 +12,4 @@ class SaslAuthenticateResponse(NamedTuple):
     error_message: Annotated[str | None, "string null"] = ""
     auth_bytes: Annotated[bytes, "bytes"] = b""
     session_lifetime_ms: Annotated[int, "int64 1+"] = 0
-
 RESPONSE = Message(36, 0, 2, 2, SaslAuthenticateResponse)

@@ -16,7 +16,6 @@ class SyncGroupRequest(NamedTuple):
     protocol_type: Annotated[str | None, "string 5+ null"] = None
     protocol_name: Annotated[str | None, "string 5+ null"] = None
     assignments: Annotated[Sequence[SyncGroupRequestAssignment], "[]struct"] = ()
-
 REQUEST = Message(14, 0, 5, 4, SyncGroupRequest)
 
 class SyncGroupResponse(NamedTuple):
@@ -25,5 +24,4 @@ class SyncGroupResponse(NamedTuple):
     protocol_type: Annotated[str | None, "string 5+ null"] = None
     protocol_name: Annotated[str | None, "string 5+ null"] = None
     assignment: Annotated[bytes, "bytes"] = b""
-
 RESPONSE = Message(14, 0, 5, 4, SyncGroupResponse)

@@ -6,7 +6,6 @@ from siltstone.protocol.messages import Message
 
 class TransactionLogKey(NamedTuple):
     transactional_id: Annotated[str, "string"] = ""
-
 TRANSACTION_LOG_KEY = Message(0, 0, 0, -1, TransactionLogKey)
 
 class PartitionsSchema(NamedTuple):
@@ -25,5 +24,4 @@ class TransactionLogValue(NamedTuple):
     transaction_last_update_timestamp_ms: Annotated[int, "int64"] = 0
     transaction_start_timestamp_ms: Annotated[int, "int64"] = 0
     client_transaction_version: Annotated[int, "int16 1+ tag 2"] = 0
-
 TRANSACTION_LOG_VALUE = Message(0, 0, 1, 1, TransactionLogValue)

@@ -23,7 +23,6 @@ class TxnOffsetCommitRequest(NamedTuple):
     member_id: Annotated[str, "string 3+"] = ""
     group_instance_id: Annotated[str | None, "string 3+ null"] = None
     topics: Annotated[Sequence[TxnOffsetCommitRequestTopic], "[]struct"] = ()
-
 REQUEST = Message(28, 0, 5, 3, TxnOffsetCommitRequest)
 
 class TxnOffsetCommitResponsePartition(NamedTuple):
@@ -37,5 +36,4 @@ class TxnOffsetCommitResponseTopic(NamedTuple):
 class TxnOffsetCommitResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[TxnOffsetCommitResponseTopic], "[]struct"] = ()
-
 RESPONSE = Message(28, 0, 5, 3, TxnOffsetCommitResponse)

@@ -14,7 +14,6 @@ class UpdateFeaturesRequest(NamedTuple):
     timeout_ms: Annotated[int, "int32"] = 60000
     feature_updates: Annotated[Sequence[FeatureUpdateKey], "[]struct"] = ()
     validate_only: Annotated[bool, "bool 1+"] = False
-
 REQUEST = Message(57, 0, 2, 0, UpdateFeaturesRequest)
 
 class UpdatableFeatureResult(NamedTuple):
@@ -27,5 +26,4 @@ class UpdateFeaturesResponse(NamedTuple):
     error_code: Annotated[int, "int16"] = 0
     error_message: Annotated[str | None, "string null"] = ""
     results: Annotated[Sequence[UpdatableFeatureResult], "[]struct 0-1"] = ()
-
 RESPONSE = Message(57, 0, 2, 0, UpdateFeaturesResponse)

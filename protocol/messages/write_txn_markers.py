@@ -18,7 +18,6 @@ class WritableTxnMarker(NamedTuple):
 
 class WriteTxnMarkersRequest(NamedTuple):
     markers: Annotated[Sequence[WritableTxnMarker], "[]struct"] = ()
-
 REQUEST = Message(27, 1, 2, 1, WriteTxnMarkersRequest)
 
 class WritableTxnMarkerPartitionResult(NamedTuple):
@@ -35,5 +34,4 @@ class WritableTxnMarkerResult(NamedTuple):
 
 class WriteTxnMarkersResponse(NamedTuple):
     markers: Annotated[Sequence[WritableTxnMarkerResult], "[]struct"] = ()
-
 RESPONSE = Message(27, 1, 2, 1, WriteTxnMarkersResponse)
