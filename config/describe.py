@@ -13,7 +13,15 @@ from typing import Any, NamedTuple
 
 from siltstone.config.errors import ConfigError
 from siltstone.config.keys import Kind, Setting
-from siltstone.config.known import Known, broker_synonym, known_broker, known_settings, known_topic
+from siltstone.config.known import (
+    Known,
+    broker_synonym,
+    default_of,
+    find_setting,
+    known_broker,
+    known_settings,
+    known_topic,
+)
 from siltstone.config.layers import Layers, Source, checked, may_alter
 from siltstone.config.security import parse_name
 from siltstone.config.table import BROKER, OBEYED, TOPIC, counting_name, names_of, synonyms_of
@@ -116,25 +124,25 @@ def describe_cluster_default(layers: Layers) -> list[ConfigRow]:
 
 
 def make_row(
-    setting: Setting,
+    setting: Setting | Known,
     value: str | None,
     synonyms: tuple[Synonym, ...],
     where: str,
     *,
     read_only: bool = False,
 ) -> ConfigRow:
-    """Return the row of a setting of the table; the first synonym tells the source of its value."""
-    is_secret = setting.kind is Kind.PASSWORD
+    """Return the row of a setting; the first synonym tells the source of its value."""
+    is_secret = setting.kind.is_sensitive
     return ConfigRow(
         name=setting.name,
         value=None if is_secret else value,
         type=setting.kind,
-        default=text_of(setting.kind, setting.default),
-        source=_source(synonyms),
+        default=default_of(setting),
+        source=synonyms[0].source if synonyms else Source.DEFAULT,
         read_only=read_only,
         sensitive=is_secret,
         synonyms=synonyms,
-        documentation=setting.documentation,
+        documentation=_words_of(setting),
         where=where,
     )
 
@@ -144,7 +152,7 @@ def _known_topic_row(layers: Layers, known: Known) -> ConfigRow:
     synonyms = () if synonym is None else broker_synonyms(layers, synonym)
     value = synonyms[0].value if synonyms else known.default
     where = _where(layers, () if synonym is None else (synonym,))
-    return _known_row(known, value, synonyms, where, read_only=False)
+    return make_row(known, value, synonyms, where)
 
 
 def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
@@ -152,33 +160,18 @@ def _known_broker_row(layers: Layers, known: Known) -> ConfigRow:
     parts = parse_name(known.name)
     read_only = known.alterable == "-" if parts is None else not may_alter(parts)
     value = layers.value(known.name)
-    return _known_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
+    return make_row(known, value, synonyms, layers.where(known.name), read_only=read_only)
 
 
-def _known_row(
-    known: Known, value: str | None, synonyms: tuple[Synonym, ...], where: str, *, read_only: bool
-) -> ConfigRow:
-    return ConfigRow(
-        name=known.name,
-        value=None if known.is_sensitive else value,
-        type=known.kind,
-        default=known.default,
-        source=_source(synonyms),
-        read_only=read_only,
-        sensitive=known.is_sensitive,
-        synonyms=synonyms,
-        documentation=_words_of(known.name),
-        where=where,
-    )
-
-
-def _words_of(name: str) -> str:
-    """Return the description of a setting that is not in the table, such as a listener's."""
-    parts = parse_name(name)
+def _words_of(setting: Setting | Known) -> str:
+    """Return the description of a setting, which may be one of a single listener."""
+    if isinstance(setting, Setting):
+        return setting.documentation
+    parts = parse_name(setting.name)
     if parts is None:
         return _KEPT
-    setting = BROKER.get(parts.setting)
-    words = _OF_LOGINS if setting is None else setting.documentation
+    of_all = BROKER.get(parts.setting)
+    words = _OF_LOGINS if of_all is None else of_all.documentation
     return f"Of the listener {parts.listener} alone. {words}"
 
 
@@ -206,17 +199,13 @@ def _all_synonyms(layers: Layers, names: tuple[str, ...]) -> Iterator[Synonym]:
 
 
 def _unless_secret(name: str, text: str) -> str | None:
-    if name in BROKER:
-        return None if BROKER[name].kind is Kind.PASSWORD else text
-    known = known_broker(name)
-    return None if known is not None and known.is_sensitive else text
+    setting = find_setting(name)
+    return None if setting is not None and setting.kind.is_sensitive else text
 
 
 def _default(name: str) -> str | None:
-    if name in BROKER:
-        return text_of(BROKER[name].kind, BROKER[name].default)
-    known = known_broker(name)
-    return None if known is None or known.is_sensitive else known.default
+    setting = find_setting(name)
+    return None if setting is None or setting.kind.is_sensitive else default_of(setting)
 
 
 def _broker_value(layers: Layers, setting: Setting) -> str | None:
@@ -225,10 +214,6 @@ def _broker_value(layers: Layers, setting: Setting) -> str | None:
     text = layers.value(setting.name)
     value = setting.default if text is None else parse(setting.kind, text)
     return text_of(setting.kind, value)
-
-
-def _source(synonyms: tuple[Synonym, ...]) -> Source:
-    return synonyms[0].source if synonyms else Source.DEFAULT
 
 
 def _where(layers: Layers, names: Iterable[str]) -> str:

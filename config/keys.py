@@ -33,6 +33,11 @@ class Kind(IntEnum):
     CLASS = 8
     PASSWORD = 9
 
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether a value of the kind is a secret, or may be one."""
+        return self in (Kind.PASSWORD, Kind.UNKNOWN)
+
 
 class Check(NamedTuple):
     """A rule for one value: a test, and the words that complete "must be"."""

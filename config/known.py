@@ -11,7 +11,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from siltstone.config.keys import Kind
+from siltstone.config.keys import Kind, Setting
+from siltstone.config.table import BROKER
+from siltstone.config.values import text_of
 
 _LISTENER_PREFIX = "listener.name."
 _PLUGIN_PREFIXES = ("config.providers.", "rsm.config.", "rlmm.config.")
@@ -30,11 +32,6 @@ class Known(NamedTuple):
     default: str | None
     alterable: str
     status: str
-
-    @property
-    def is_sensitive(self) -> bool:
-        """Whether the value is a secret, or may be one."""
-        return self.kind in (Kind.PASSWORD, Kind.UNKNOWN)
 
 
 @cache
@@ -67,6 +64,18 @@ def known_broker(name: str) -> Known | None:
         return Known(name, Kind.UNKNOWN, None, "-", "current")
     base = settings.get(without_listener(name))
     return None if base is None else base._replace(name=name, default=None)
+
+
+def find_setting(name: str) -> Setting | Known | None:
+    """Return the broker setting of that name: the one that is obeyed, else Kafka's."""
+    return BROKER.get(name) or known_broker(name)
+
+
+def default_of(setting: Setting | Known) -> str | None:
+    """Return the default as DescribeConfigs prints it."""
+    if isinstance(setting, Known):
+        return setting.default
+    return text_of(setting.kind, setting.default)
 
 
 def without_listener(name: str) -> str:

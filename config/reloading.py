@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from siltstone.config.checks import ADVERTISED, advertising_faults, contradictions, resize_faults
 from siltstone.config.errors import ConfigError
-from siltstone.config.keys import Kind
-from siltstone.config.known import known_broker
+from siltstone.config.keys import Setting
+from siltstone.config.known import default_of, find_setting
 from siltstone.config.layers import Layers, may_alter
 from siltstone.config.security import parse_name
 from siltstone.config.table import BROKER, OTHER_NAMES, SYNONYMS, names_of, synonyms_of
-from siltstone.config.values import parse, text_of
+from siltstone.config.values import parse
 
 HIDDEN = "(hidden)"
 
@@ -123,16 +123,11 @@ def _value(layers: Layers, name: str) -> object:
 
 def shown(layers: Layers, name: str) -> str | None:
     """Return the value in force as text; a value that is or may be a secret is hidden."""
-    setting = BROKER.get(name)
+    setting = find_setting(name)
     text = layers.value(name)
-    if setting is not None and setting.kind is Kind.PASSWORD:
-        return None if text is None else HIDDEN
-    if setting is not None:
-        return text_of(setting.kind, setting.default) if text is None else text
-    known = known_broker(name)
-    if text is not None and (known is None or known.is_sensitive):
-        return HIDDEN
-    return text
+    if text is None:
+        return default_of(setting) if isinstance(setting, Setting) else None
+    return HIDDEN if setting is None or setting.kind.is_sensitive else text
 
 
 def _find_shadowed(layers: Layers) -> Iterator[Shadowed]:

@@ -129,7 +129,7 @@ def _mode_of(state: CatalogState) -> int:
     from siltstone.config.known import known_broker  # noqa: PLC0415  # few clients alter settings
 
     known = map(known_broker, {*state.cluster_configs, *state.broker_configs})
-    is_secret = any(each is not None and each.is_sensitive for each in known)
+    is_secret = any(each is not None and each.kind.is_sensitive for each in known)
     return _SECRET_MODE if is_secret else files.FILE_MODE
 
 
