@@ -7,10 +7,10 @@ from cpython.ref cimport Py_DECREF, PyObject
 
 from siltstone.broker.context cimport Caller, RequestContext, Unwritten
 from siltstone.broker.process.histogram cimport Histogram
+from siltstone.protocol.core._messages cimport read, read_head, write_response
 from siltstone.storage.clock cimport perf_counter
 
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.protocol.core import read, read_head, write_response
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages import AT_ONCE
 

@@ -1,5 +1,46 @@
-# The grid, for other compiled modules; _messages.pyx explains it.
+# Tables, grids, and the functions that every request calls; _messages.pyx explains them.
 cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t
+
+cdef struct Field:
+    int kind
+    bint is_array
+    bint is_nullable
+    bint is_present
+    bint is_error  # an error code: the writer reports those that are not zero
+    int tag  # NO_TAG, or the number of a tagged field
+    int64_t number  # the default of an integer
+    PyObject* default  # kept alive by Table.kept
+    PyObject* child  # the Table of a structure, kept alive likewise
+
+
+@cython.final
+cdef class Table:
+    cdef object cls
+    cdef object kept
+    cdef readonly bint is_flexible
+    cdef readonly Py_ssize_t min_size
+    cdef bint is_numbers  # every field without a tag is an integer: its arrays are grids
+    cdef Py_ssize_t text  # the text field if all other fields are integers, else -1
+    cdef Py_ssize_t count
+    cdef Py_ssize_t tagged  # how many fields of this version are tagged
+    cdef Field* fields
+    cdef int* tag_order  # the tagged fields by their tags
+
+    cdef Py_ssize_t _min_size(self, Field* field) except -1
+
+
+cpdef tuple read(
+    Table table, object buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room, Py_ssize_t at_once=*
+)
+
+cpdef tuple read_head(object buffer, Py_ssize_t start, Py_ssize_t end, list served)
+
+cpdef write_response(
+    Table table, object row, int32_t correlation_id, bint has_tags, list errors, Py_ssize_t at_once=*
+)
+
 
 @cython.final
 cdef class Grid:

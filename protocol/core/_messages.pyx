@@ -89,32 +89,9 @@ class Many(Exception):
     """Raised for more elements than are read or written at once; only this module uses it."""
 
 
-cdef struct Field:
-    int kind
-    bint is_array
-    bint is_nullable
-    bint is_present
-    bint is_error  # an error code: the writer reports those that are not zero
-    int tag  # NO_TAG, or the number of a tagged field
-    int64_t number  # the default of an integer
-    PyObject* default  # kept alive by Table.kept
-    PyObject* child  # the Table of a structure, kept alive likewise
-
-
 @cython.final
 cdef class Table:
     """One structure in one version: its class and its fields, from `protocol.messages`."""
-
-    cdef object cls
-    cdef object kept
-    cdef readonly bint is_flexible
-    cdef readonly Py_ssize_t min_size
-    cdef bint is_numbers  # every field without a tag is an integer: its arrays are grids
-    cdef Py_ssize_t text  # the text field if all other fields are integers, else -1
-    cdef Py_ssize_t count
-    cdef Py_ssize_t tagged  # how many fields of this version are tagged
-    cdef Field* fields
-    cdef int* tag_order  # the tagged fields by their tags
 
     def __cinit__(self, object cls: Any, object fields: Sequence[field_types.Field], bint is_flexible):
         cdef Py_ssize_t i, numbers = 0, others = 0
@@ -328,10 +305,10 @@ cdef int begin(Source* source, Table table, object buffer, Py_buffer* view, Py_s
     return 0
 
 
-def read(
+cpdef tuple read(
     Table table, object buffer: Buffer, Py_ssize_t position, Py_ssize_t end, Py_ssize_t room,
     Py_ssize_t at_once=NO_LIMIT,
-) -> tuple[Any, int]:
+):  # -> tuple[Any, int]
     """Read a structure from ``buffer[position:end]``; see `reference.messages.read`."""
     cdef Source source
     cdef Py_buffer view
@@ -521,10 +498,10 @@ cdef object make_row(Table table, list values):
     return row
 
 
-def read_head(
+cpdef tuple read_head(
     object buffer: Buffer, Py_ssize_t start, Py_ssize_t end,
     list served: Sequence[tuple[int, int, int] | None],
-) -> tuple[int, int, int, str | None, int]:
+):  # -> tuple[int, int, int, str | None, int]
     """Read the head of the request ``buffer[start:end]``; see `reference.messages.read_head`."""
     cdef Source source
     cdef Py_buffer view
@@ -1152,10 +1129,10 @@ cdef Sink begin_response(int32_t correlation_id, bint has_tags, list errors):
     return sink
 
 
-def write_response(
+cpdef write_response(
     Table table, object row: Any, int32_t correlation_id, bint has_tags,
     list errors: list[int] | None, Py_ssize_t at_once=NO_LIMIT,
-) -> bytes | Parts | None:
+):  # -> bytes | Parts | None
     """Return a response with its size and head; see `reference.messages.write_response`."""
     cdef Sink sink = begin_response(correlation_id, has_tags, errors)
     cdef Py_ssize_t before = 0 if errors is None else len(errors)
