@@ -26,6 +26,7 @@ cdef class LogEnd:  # int64_t, since Cython gives -2 of a final class two suffix
     cdef Clock _clock
     cdef Appends _appends
     cdef list _held
+    cdef dict _transactions
     cdef bint _is_awaited
     cdef object _active
     cdef SegmentEnd _active_end

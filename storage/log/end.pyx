@@ -115,6 +115,7 @@ cdef class LogEnd:
         self.directory = loaded.folder.directory
         self.rules = PlainRules(loaded.folder.config)  # loop only; a new value replaces it
         self.producers = loaded.producers  # guarded by: lock
+        self._transactions = loaded.producers.open_transactions  # guarded by: lock
         self.leader_epoch = loaded.epochs.latest  # constant: see storage.log.recovery.FIRST_EPOCH
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
@@ -138,10 +139,10 @@ cdef class LogEnd:
 
     cpdef int64_t stable_end(self) except? -2:
         """Return the earliest open transaction's first offset, or else the log end offset."""
-        first = self.producers.first_unstable_offset
-        if first is None:
-            return self.log_end_offset
-        return max(first, self.log_start_offset)
+        cdef long long first
+        for first in self._transactions.values():  # the earliest comes first
+            return max(first, self.log_start_offset)
+        return self.log_end_offset
 
     cpdef append(
         self, object log: Log, ValidatedBatch batch, object origin: Origin = CLIENT,

@@ -72,7 +72,8 @@ class ProducerStateManager:
         self._max_count = max_count
         self.producers: dict[int, ProducerEntry] = {}
         self._all = ProducerCount()  # until `count_in`
-        self._open: dict[int, int] = {}  # producer id -> first offset, the earliest first
+        # Producer id -> first offset, the earliest first; `LogEnd` has the same dict.
+        self._open: dict[int, int] = {}
         self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
         self._volatile = NO_OFFSET  # the offset of a snapshot that was written without an fsync
@@ -241,7 +242,8 @@ class ProducerStateManager:
             for producer_id, entry in self.producers.items()
             if entry.transaction_first_offset >= 0
         ]
-        self._open = {producer_id: first for first, producer_id in sorted(transactions)}
+        self._open.clear()
+        self._open.update((producer_id, first) for first, producer_id in sorted(transactions))
         self._note_first_unstable()
         self.map_end_offset = offset
 

@@ -24,7 +24,7 @@ def make_log(start: int, stable: int, end: int) -> Any:
         folder=SimpleNamespace(directory=None, config=TopicConfig()),
         segments=(SimpleNamespace(size=0, end=SegmentEnd(0, 0, 0)),),
         epochs=SimpleNamespace(latest=3),
-        producers=SimpleNamespace(first_unstable_offset=stable),
+        producers=SimpleNamespace(open_transactions={1: stable}),
         log_start_offset=start,
         log_end_offset=end,
         recovery_point=start,
