@@ -44,9 +44,10 @@ async def list_all(
 ) -> ListTransactionsResponse:
     """Return the transactional ids that match every filter."""
     share = LoopShare()
-    unknown = await share.some(
-        request.state_filters, lambda some: [name for name in some if name not in _STATES]
-    )
+    unknown: list[str] = []
+    for some in share.pieces(request.state_filters):
+        unknown += [name for name in some if name not in _STATES]
+        await share.rest()
     try:
         matches = _pattern(request.transactional_id_pattern)
         every = context.services.transactions().list_all()

@@ -4,7 +4,6 @@ v3 replica id · v4 compact encoding. Consumers use it to find out whether the l
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from siltstone.broker.fetching.log_ends import list_epoch_ends
@@ -32,7 +31,7 @@ async def handle(
     results = []
     for name, partitions in request.topics:
         answer = _find_some if is_broker or context.may(DESCRIBE, TOPIC, name) else _refuse
-        rows = await share.some(partitions, partial(answer, context, name))
+        rows = await share.some(partitions, answer, context, name)
         results.append(OffsetForLeaderTopicResult(name, rows))
     return OffsetForLeaderEpochResponse(topics=results)
 

@@ -6,7 +6,6 @@ Differs from Kafka: records of the broker's own topics cannot be deleted, whatev
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Final
 
 from siltstone.broker.process.loop_share import LoopShare
@@ -31,7 +30,10 @@ async def delete(context: RequestContext, request: DeleteRecordsRequest) -> Dele
     results = []
     for name, partitions in request.topics:
         answer = _delete_some if context.may(DELETE, TOPIC, name) else _refuse
-        rows = await share.some(partitions, partial(answer, context, name))
+        rows = []
+        for some in share.pieces(partitions):
+            rows += answer(context, name, some)
+            await share.rest()
         results.append(DeleteRecordsTopicResult(name, rows))
     return DeleteRecordsResponse(topics=results)
 

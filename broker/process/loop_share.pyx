@@ -299,18 +299,22 @@ cdef class LoopShare:
         return converted
 
     async def some(
-        self, rows: Sequence[_T], convert: Callable[[Sequence[_T]], Sequence[_Row]]
+        self, rows: Sequence[_T], convert: Callable[..., Sequence[_Row]], *before: Any
     ) -> Sequence[_Row]:
-        """Return the rows converted in pieces; the result of a single piece is not copied."""
+        """Return the rows converted in pieces; the result of a single piece is not copied.
+
+        ``convert`` gets ``before`` and a piece.
+        """
         cdef list converted = []
-        cdef Py_ssize_t count = len(rows)
-        for piece in self.pieces(rows):
-            found = convert(piece)
+        if len(rows) <= FIRST_PIECE:
+            found = convert(*before, rows)
             if self._is_over():
                 await self.turn()
-            if len(piece) == count:
-                return found
-            converted += found
+            return found
+        for piece in self._cut(rows):
+            converted += convert(*before, piece)
+            if self._is_over():
+                await self.turn()
         return converted
 
     async def count(
