@@ -136,6 +136,8 @@ class Faults:
         """Whether there was an error that the broker remembers up to its end."""
         self.hit = Counter[Site]()
         """How often each site failed in this history."""
+        self.hit_below = 0
+        """How many of these since the last start were below the paths of their faults."""
         self._slow, self._park, self._tell = slow, park, tell
         self._places = {site: place for place, site in enumerate(preferred)}
         self._find_site = find_site
@@ -185,6 +187,7 @@ class Faults:
                     if not each.fault.is_sticky:
                         self._armed.remove(each)
                     self.hit[site] += 1
+                    self.hit_below += bool(each.fault.below)
                     size = self._strike(each.fault, kind, path, size)
         return size
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.config.errors import StartError
-from tests.simulator.faults import FAILS, NEVER, Fault, Faults, draw_wishes, turn_of
+from siltstone.storage.topic_partition import TopicPartition
+from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults, draw_wishes, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS, have_parts
@@ -102,8 +103,18 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
+    if parts["moves"]:
+        _draw_directories(steps, random.Random(f"{seed} directories"))
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
+
+
+def _draw_directories(steps: list[tuple[int, Step]], rng: random.Random) -> None:
+    """Have a log directory fail in place of some steps; other histories stay as they are."""
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        at = rng.randrange(len(steps))
+        if steps[at][1][0] not in RESTARTS:
+            steps[at] = at, ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3]
 
 
 def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:
@@ -219,6 +230,7 @@ class History:
             self.faults.wish(Fault(*each))
         self.world.find_fault = self.faults.before
         self._is_armed = False
+        self._failing, self._stays_failing = Fault(IO), False
         self._forgiven = self._mends = self._hits_before = 0
         self.incarnation = Incarnation(self.world, plan.settings)
         self._clients: list[Client] = []
@@ -253,6 +265,13 @@ class History:
         An error that lasts, such as one of an fsync, has the broker refuse writes up to a restart.
         """
         return not self._is_armed and self.hits == self._forgiven
+
+    def works(self, topic: str, partition: int) -> bool:
+        """Tell whether all must succeed with a partition: also beside a directory that fails."""
+        log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
+        is_beside = log is not None and str(log.directory.path) != self._failing.below
+        hits = self.hits - self.faults.hit_below
+        return self.is_sound or (is_beside and not self._is_armed and hits == self._forgiven)
 
     @property
     def is_over(self) -> bool:
@@ -425,6 +444,12 @@ class History:
             self._is_armed = True
             self._tell_fault(fault)
 
+    def _do_directory(self, path: str, stays: bool) -> None:
+        """Have all calls below a log directory fail, up to the next start or in that as well."""
+        if self.is_sound and not self._failing.below:
+            self._failing, self._stays_failing = Fault(IO, below=path, is_sticky=True), stays
+            self.faults.arm(self._failing)
+
     def _do_mend(self) -> None:
         if not self.is_sound:
             self._mend()
@@ -504,6 +529,9 @@ class History:
 
     def _end(self, way: str) -> None:
         self._mend()
+        if self._stays_failing:
+            self.faults.arm(self._failing)
+        self._failing, self._stays_failing = Fault(IO), False
         for client in self._clients:
             client.forget()
         self.incarnation.kill(self.world.choices if way == "power" else None)
@@ -535,6 +563,7 @@ class History:
         """Start, once more after each start in which the disk has failed."""
         while True:
             hits = self._hits_before = self.hits
+            self.faults.hit_below = 0
             self.world.errors.clear()
             self.incarnation = Incarnation(self.world, self.plan.settings)
             self.faults.is_lasting, self.faults.is_starting = False, True

@@ -295,7 +295,7 @@ class Records:
                 raise Wrong(f"{topic.name} is unknown to a producer, although it exists")
             log.refused(sent)
         elif error == STORAGE:
-            if self._history.is_sound and not self.may_miss(topic, log):
+            if self._history.works(topic.name, partition) and not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name}-{partition}: a storage error, although the disk works")
         elif error in TOO_LARGE:
             log.refused(sent)
@@ -322,7 +322,7 @@ class Records:
             if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a consumer, although it exists")
         elif answer.error_code == STORAGE:
-            if self._history.is_sound:
+            if self._history.works(topic.name, partition):
                 raise Wrong(f"fetch {topic.name}-{partition}: storage error; the disk works")
         elif answer.error_code == OUT_OF_RANGE:
             if log.start <= offset <= log.end and offset >= log.may_start:
@@ -365,7 +365,7 @@ class Records:
             return
         answer = asked.answer.topics[0].partitions[0]
         if answer.error_code:
-            if self._history.is_sound and not self.may_miss(topic, log):
+            if self._history.works(topic.name, partition) and not self.may_miss(topic, log):
                 raise Wrong(f"lookup {topic.name}-{partition}: error {answer.error_code}")
         elif known is not None and known[0] >= log.may_start:  # else what came meanwhile is found
             self._check_lookup(topic, partition, kept.sent.timestamps[0], answer)

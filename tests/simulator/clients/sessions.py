@@ -338,6 +338,7 @@ class Sessions:
         asked = slot.client.send(FETCH, row, session.version)
         yield asked
         if asked.is_lost:
+            slot.session = None if asked.is_cut else session  # the broker may have advanced it
             return
         answer = asked.answer
         took_ms = self._history.now_ms - now_ms
