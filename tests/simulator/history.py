@@ -531,10 +531,13 @@ class History:
         self._mend()
         if self._stays_failing:
             self.faults.arm(self._failing)
+        below = self._failing.below
         self._failing, self._stays_failing = Fault(IO), False
         for client in self._clients:
             client.forget()
         self.incarnation.kill(self.world.choices if way == "power" else None)
+        if below:  # which took no mark of a failed fsync either, so that the next process is blind
+            self.world.disk.forgive(below)
 
     def _begin_again(self, way: str, steps: Sequence[Step] = ()) -> None:
         """Start and judge; ``steps`` come side by side before anything else is asked for."""
