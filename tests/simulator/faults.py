@@ -159,6 +159,10 @@ class Faults:
         self._armed.append(_Armed(fault))
         return fault
 
+    def is_armed(self, fault: Fault) -> bool:
+        """Tell whether a fault still waits for calls."""
+        return any(each.fault is fault for each in self._armed)
+
     def mend(self) -> None:
         """Have nothing fail any more."""
         self._armed.clear()

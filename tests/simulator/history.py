@@ -528,10 +528,10 @@ class History:
         self._begin_again(way)
 
     def _end(self, way: str) -> None:
+        below = self._failing.below if self.faults.is_armed(self._failing) else ""
         self._mend()
         if self._stays_failing:
             self.faults.arm(self._failing)
-        below = self._failing.below
         self._failing, self._stays_failing = Fault(IO), False
         for client in self._clients:
             client.forget()
