@@ -86,7 +86,9 @@ class Fault(NamedTuple):
     below: str = ""
     """The beginning of the paths that fail, such as that of a log directory."""
     when: str = ""
-    """Whether a wish is for a start or for what comes behind it; empty: for what comes first."""
+    """Whether a wish is for a start or for what comes behind it; empty: for what comes first.
+
+    A log directory fails up to the next start, or in that as well."""
 
     def fits(self, site: Site, path: str) -> bool:
         """Tell whether a call is meant, by the name of its site on the stack or in the list."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from siltstone.config.errors import StartError
 from siltstone.storage.topic_partition import TopicPartition
-from tests.simulator.faults import FAILS, IO, NEVER, Fault, Faults, draw_wishes, turn_of
+from tests.simulator.faults import FAILS, IO, NEVER, START, Fault, Faults, draw_wishes, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS, have_parts
@@ -230,7 +230,7 @@ class History:
             self.faults.wish(Fault(*each))
         self.world.find_fault = self.faults.before
         self._is_armed = False
-        self._failing, self._stays_failing = Fault(IO), False
+        self._failing: Fault | None = None
         self._forgiven = self._mends = self._hits_before = 0
         self.incarnation = Incarnation(self.world, plan.settings)
         self._clients: list[Client] = []
@@ -264,14 +264,15 @@ class History:
 
         An error that lasts, such as one of an fsync, has the broker refuse writes up to a restart.
         """
-        return not self._is_armed and self.hits == self._forgiven
+        return not self._is_armed and self._failing is None and self.hits == self._forgiven
 
     def works(self, topic: str, partition: int) -> bool:
         """Tell whether all must succeed with a partition: also beside a directory that fails."""
+        if self._failing is None or self._is_armed:
+            return self.is_sound
         log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
         is_beside = log is not None and str(log.directory.path) != self._failing.below
-        hits = self.hits - self.faults.hit_below
-        return self.is_sound or (is_beside and not self._is_armed and hits == self._forgiven)
+        return is_beside and self.hits - self.faults.hit_below == self._forgiven
 
     @property
     def is_over(self) -> bool:
@@ -446,9 +447,9 @@ class History:
 
     def _do_directory(self, path: str, stays: bool) -> None:
         """Have all calls below a log directory fail, up to the next start or in that as well."""
-        if self.is_sound and not self._failing.below:
-            self._failing, self._stays_failing = Fault(IO, below=path, is_sticky=True), stays
-            self.faults.arm(self._failing)
+        if self.is_sound:
+            when = START if stays else ""
+            self._failing = self.faults.arm(Fault(IO, below=path, is_sticky=True, when=when))
 
     def _do_mend(self) -> None:
         if not self.is_sound:
@@ -464,7 +465,7 @@ class History:
         if (
             not self.faults.is_lasting and not behind_markers
         ):  # whose transactions only a start ends
-            self._forgiven = self.hits
+            self._forgiven, self._failing = self.hits, None
 
     def _do_judge(self) -> None:
         self.faults.are_wishes_heard = False
@@ -528,11 +529,11 @@ class History:
         self._begin_again(way)
 
     def _end(self, way: str) -> None:
-        below = self._failing.below if self.faults.is_armed(self._failing) else ""
+        failing, self._failing = self._failing, None
+        below = failing.below if failing and self.faults.is_armed(failing) else ""
         self._mend()
-        if self._stays_failing:
-            self.faults.arm(self._failing)
-        self._failing, self._stays_failing = Fault(IO), False
+        if failing and failing.when == START:
+            self.faults.arm(failing)
         for client in self._clients:
             client.forget()
         self.incarnation.kill(self.world.choices if way == "power" else None)

@@ -605,6 +605,8 @@ class Transactions:
             return
         if is_begun:
             transaction.ended(wanted)
+            if self._is_sound:
+                transaction.took_effect()
         if slot.is_newer:
             due = [producer.id, producer.epoch + 1]
             if numbers != due and (producer.epoch < _LAST_EPOCH or numbers[1]):
@@ -704,6 +706,8 @@ class Transactions:
                     yield from self._judge_producers(topic, partition, view, client)
                 self._look()
                 settle(self._all, views)
+                for each in self._all if self._is_sound else ():
+                    each.took_effect()
                 yield from self._judge_told(client)
                 return
             except Wrong:

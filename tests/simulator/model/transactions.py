@@ -77,11 +77,15 @@ class Transaction:
         if end not in self.may and not self.is_torn:
             raise Wrong(f"{self} has ended by {end}; possible: {self.may}")
         self.may = [end]
-        for topic, register, write in self.offsets:
+        for _, _, write in self.offsets:
             write.is_open = False
             if end == ABORT:
                 write.refused()
-            elif write.end is not None and is_certain(topic, register.life):
+
+    def took_effect(self) -> None:
+        """Note that nothing of its end waits for the disk: offsets that it committed hold."""
+        for topic, register, write in self.offsets if self.may == [COMMIT] else ():
+            if write.end is not None and is_certain(topic, register.life):
                 write.is_sure = True
 
     def is_over(self) -> None:
