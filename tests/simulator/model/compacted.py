@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.record import iterate_records
 from tests.simulator.model.log import HEADER_BYTES, Wrong
 from tests.simulator.model.settings import SettingsModel
@@ -53,7 +54,11 @@ class Read(NamedTuple):
 
 
 def read_frames(data: bytes) -> Iterator[Frame]:
-    """Yield the whole batches of an answer with their records; a part at its end is left out."""
+    """Yield the whole batches of an answer with their records; a part at its end is left out.
+
+    Raises:
+        Wrong: The records of a batch cannot be read.
+    """
     at = 0
     while at + HEADER_BYTES <= len(data):
         base = int.from_bytes(data[at : at + 8], "big")
@@ -62,9 +67,11 @@ def read_frames(data: bytes) -> Iterator[Frame]:
             return
         whole = data[at:end]
         last = base + int.from_bytes(whole[23:27], "big")
-        rows = tuple(
-            (row.offset, row.key, row.value, row.timestamp) for row in iterate_records(whole)
-        )
+        try:
+            records = list(iterate_records(whole))
+        except CorruptMessage as error:
+            raise Wrong(f"the batch at {base} cannot be read: {error}") from error
+        rows = tuple((row.offset, row.key, row.value, row.timestamp) for row in records)
         yield Frame(base, last, whole, rows)
         at = end
 
