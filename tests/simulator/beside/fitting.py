@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulator.history import Plan, Step
 
 _LEFT_OUT: Final = {
-    *("fault", "mend", "stop", "kill", "dies", "power", "power_dies", "reload"),
+    *("directory", "fault", "mend", "stop", "kill", "dies", "power", "power_dies", "reload"),
     *PARTS["compacted"].WEIGHTS,
     *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,
