@@ -1,12 +1,13 @@
 """Makes the catalogue and the folders agree at a start; logs a line for each difference.
 
 `join` decides what to do, as a pure function: it gets folders by name and id, and returns a plan.
-A folder with a topic's id is never deleted, unless the topic's deletion was begun.
+A folder with a topic's id is never deleted, unless the topic's deletion was begun, or it is empty
+and the catalogue has no such partition: a growth that was refused has left it.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -43,11 +44,14 @@ async def recover_topics(
     Raises:
         LogDirError: A repair cannot be written.
     """
-    plan = join(catalog.state, manager.folder_ids())
+    ids = manager.folder_ids()
+    half_made = await io.run(_find_half_made, _find_left_over(ids, catalog.state.topics), manager)
+    plan = join(catalog.state, {each: ids[each] for each in ids if each not in half_made})
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
-    half_made = await io.run(_find_half_made, plan.foreign, manager)
+    nameless = [each for each in plan.foreign if ids[each] == UNKNOWN_TOPIC_ID]
+    half_made |= await io.run(_find_half_made, nameless, manager)
     plan.foreign = [each for each in plan.foreign if each not in half_made]
-    plan.doomed += half_made
+    plan.doomed += sorted(half_made)
     new = [name for name in plan.adopted if name not in catalog.state.topics]
     lost = len(new)
     if new:
@@ -91,17 +95,31 @@ async def recover_topics(
     return plan.topics
 
 
-def _find_half_made(foreign: Iterable[TopicPartition], manager: LogManager) -> list[TopicPartition]:
-    """Return the folders that failed creations have left. Blocks.
+def _find_left_over(
+    ids: Mapping[TopicPartition, UUID], topics: Mapping[str, CatalogTopic]
+) -> list[TopicPartition]:
+    """Return the folders of topics that have fewer partitions in the catalogue."""
+    return [
+        each
+        for each, topic_id in ids.items()
+        if (known := topics.get(each.topic))
+        and known.id == topic_id
+        and known.partitions <= each.partition
+    ]
 
-    If another folder of the topic has no id either, but records or other files, both may be those
-    of a topic that got no id, as before Apache Kafka 2.8. Then both are left alone.
+
+def _find_half_made(
+    folders: Collection[TopicPartition], manager: LogManager
+) -> set[TopicPartition]:
+    """Return those of some folders that failed creations, or growths, have left. Blocks.
+
+    If another of the folders is of the same topic, but has records or other files, both may be
+    those of a topic that got no id, as before Apache Kafka 2.8, or that the catalogue has
+    forgotten. Then both are left alone.
     """
-    ids = manager.folder_ids()
-    nameless = [each for each in foreign if ids[each] == UNKNOWN_TOPIC_ID]
-    found = [each for each in nameless if _is_half_made(manager.logs.get(each))]
-    others = {each.topic for each in set(nameless).difference(found)}
-    return [each for each in found if each.topic not in others]
+    found = {each for each in folders if _is_half_made(manager.logs.get(each))}
+    others = {each.topic for each in folders if each not in found}
+    return {each for each in found if each.topic not in others}
 
 
 def _is_half_made(log: Log | None) -> bool:
@@ -199,7 +217,7 @@ class Plan:
     ``adopted`` are names that the catalogue lacked or knew with fewer partitions; ``unmarked``
     folders get the id of their topic; ``foreign`` folders have another topic's id, or no id that
     can be right, and are left alone; ``missing`` partitions get an empty folder; ``doomed`` folders
-    are deleted: those of deleted topics, and those that a creation left half-made.
+    are deleted: those of deleted topics, and those that a creation or a growth left half-made.
     """
 
     topics: dict[str, CatalogTopic] = field(default_factory=dict)

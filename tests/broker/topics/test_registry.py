@@ -349,6 +349,26 @@ async def test_half_a_partition_of_a_deleted_topic_goes_with_the_next_start(
     await again.close()
 
 
+async def test_half_a_partition_of_a_refused_growth_goes_with_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic has the partitions that clients were told, not those that the disk has kept."""
+    home = await ServicesOnDisk(tmp_path).open()
+    topic = await home.services.topics.create("orders", 1, {})
+    disk = install(monkeypatch)
+    disk.fail("create", errno.ENOSPC, "orders-1/0")
+    disk.fail("unlink", errno.EIO, "orders-1/partition")
+    with pytest.raises(KafkaStorageError):
+        await home.services.topics.add_partitions(topic, 3)
+    disk.mend()
+    assert _folders(home) == ["orders-0", "orders-1"]
+    home.crash()
+    again = await ServicesOnDisk(tmp_path).open()
+    assert again.services.topics.topics["orders"].partitions == 1
+    assert _folders(again) == ["orders-0"]
+    await again.close()
+
+
 async def test_half_a_partition_whose_removal_may_be_lost_keeps_the_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

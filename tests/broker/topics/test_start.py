@@ -72,6 +72,21 @@ async def test_a_folder_that_was_put_there_is_adopted(
     await home.close()
 
 
+async def test_a_partition_with_records_that_the_catalogue_lacks_is_adopted(
+    tmp_path: Path,
+) -> None:
+    """So is an empty one beside it: no growth that was refused has left both."""
+    await _make(tmp_path)
+    data = tmp_path / "data-0"
+    shutil.copytree(data / "orders-1", data / "orders-2")
+    shutil.copytree(data / "orders-0", data / "orders-3")
+    home = await ServicesOnDisk(tmp_path).open()
+    topic = home.services.topics.topics["orders"]
+
+    assert [each and each.log_end_offset for each in topic.logs] == [7, 0, 0, 7]
+    await home.close()
+
+
 async def test_a_missing_folder_is_made_anew_and_loudly(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

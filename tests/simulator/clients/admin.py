@@ -81,6 +81,7 @@ class Admin:
         self._is_busy = bool(drawn)
         self._client = history.client()
         self._models: dict[str, tuple[bytes, SettingsModel]] = {}
+        self._has_started = False
 
     @property
     def _topics(self) -> list[TopicModel]:
@@ -99,8 +100,13 @@ class Admin:
 
     def restarted(self, way: str) -> None:
         """Note that nothing is on its way any more."""
+        self._has_started = True
         for _, model in self._models.values():
             model.restarted()
+
+    def settled(self) -> None:
+        """Note that a growth that was refused does not come any more."""
+        self._has_started = False
 
     def _model(self, topic: TopicModel) -> SettingsModel | None:
         """Return the settings of the present life, None while that is not sure."""
@@ -263,6 +269,8 @@ class Admin:
         count = len(asked.response.topics[0].partitions)
         if count not in model.counts:
             raise Wrong(f"{topic.name} has {count} partitions, not {model.counts}")
+        refused = [] if self._has_started else [each for each in model.counts if each > count]
         self._set_count(topic, model, count)
+        model.counts += refused  # the catalogue may have those up to the next start
         yield from self._describe(topic, client, 4)
         self._adopt(topic, model)
