@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH, PlainServer
 from siltstone.broker.security.scram import MECHANISMS, ScramServer, Verifier, make_verifier
@@ -12,31 +12,18 @@ from siltstone.config.oauth import OAUTHBEARER
 from siltstone.config.security import SaslSettings
 
 if TYPE_CHECKING:
+    from siltstone.broker.security.oauth.conversation import OAuthBearerServer
     from siltstone.broker.security.oauth.tokens import TokenChecker
     from siltstone.broker.security.users import UserStore
 
+Conversation: TypeAlias = "PlainServer | ScramServer | OAuthBearerServer"
+"""One login by one mechanism.
 
-class Conversation(Protocol):
-    """One login by one mechanism.
-
-    Once ``is_complete``, ``user`` is proven for ``lifetime_ms``; 0 means as long as the connection
-    lasts. ``refusal`` is the reason if the last step's answer is a refusal, else None.
-    """
-
-    @property
-    def user(self) -> str: ...  # noqa: D102
-    @property
-    def is_complete(self) -> bool: ...  # noqa: D102
-    @property
-    def lifetime_ms(self) -> int: ...  # noqa: D102
-    @property
-    def refusal(self) -> str | None: ...  # noqa: D102
-
-    def blocks(self, token: bytes) -> bool:
-        """Return whether `step` would take long with this token; then it runs on an io thread."""
-
-    def step(self, token: bytes) -> bytes:
-        """Return the answer to the client's next token; raises SaslFailure."""
+``step`` returns the answer to the client's next token, or raises SaslFailure; it runs on an io
+thread if ``blocks`` says that it would take long with this token. Once ``is_complete``, ``user`` is
+proven for ``lifetime_ms``; 0 means as long as the connection lasts. ``refusal`` is the reason if
+the last step's answer is a refusal, else None.
+"""
 
 
 class Mechanisms:

@@ -6,7 +6,7 @@ Both use the same rule for index entries and the same counting, so a prediction 
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from siltstone.cleaner.errors import CorruptSegment
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
@@ -25,13 +25,6 @@ WRITE_BACK_BYTES: Final = 16 << 20
 
 _BASE_OFFSET_BYTES: Final = 8
 _MAX_POSITION: Final = (1 << 31) - 1
-
-
-class Output(Protocol):
-    """The target of one group's batches."""
-
-    def write(self, batches: memoryview) -> None:
-        """Add whole batches, in the order of their offsets."""
 
 
 class CountedOutput:

@@ -6,12 +6,12 @@ Kafka: ``buildOffsetMap`` and ``cleanSegments``.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TypeAlias
 
 from siltstone.cleaner.errors import CorruptSegment, UnopenedBatch
 from siltstone.cleaner.one_pass import opening
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.cleaner.one_pass.output import Output
+from siltstone.cleaner.one_pass.output import CountedOutput
 from siltstone.cleaner.one_pass.stats import FileFacts
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.protocol.core import compaction, crc32c
@@ -26,17 +26,8 @@ Consume = Callable[[ReadableSegment, memoryview, int], int | None]
 consumed, None to stop. A chunk is valid during the call.
 """
 
-
-class Reading(Protocol):
-    """The progress of a reading; `MapBuilder` and `RecordFilter` have it."""
-
-    @property
-    def last_offset(self) -> int:
-        """Return the last offset of the batch that was read last."""
-
-    @property
-    def needed(self) -> int:
-        """Return the size of the next batch."""
+Reading: TypeAlias = compaction.MapBuilder | compaction.RecordFilter
+"""It has the last offset of the batch that was read last, and the size of the next batch."""
 
 
 class SegmentWalk:
@@ -172,7 +163,9 @@ class Copying:
         self._walk = walk
         self._crc = 0
 
-    def copy(self, group: Sequence[ReadableSegment], output: Output) -> tuple[FileFacts, ...]:
+    def copy(
+        self, group: Sequence[ReadableSegment], output: CountedOutput
+    ) -> tuple[FileFacts, ...]:
         """Write the records of a group that stay, and return the facts of its files. Blocks.
 
         Raises:
@@ -221,7 +214,7 @@ class Copying:
         self._crc = crc32c(chunk[:at], self._crc)
         return at
 
-    def _flush(self, output: Output) -> None:
+    def _flush(self, output: CountedOutput) -> None:
         """Write the copied batches."""
         size = self._filter.size
         if size:

@@ -5,7 +5,7 @@ Both are read in one walk, so that only the index is in memory.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.records.batch import BatchHeader
@@ -81,28 +81,6 @@ class IndexLines:
             yield Fault(fault)
         self.last = entry.order
         self._entry = next(self._entries, None)
-
-
-class _Entry(Protocol):
-    """An entry; ``order`` must increase in its first number, in an offset index in both."""
-
-    @property
-    def name(self) -> str:
-        """Return the words for it."""
-
-    @property
-    def line(self) -> Line:
-        """Return its facts."""
-
-    @property
-    def order(self) -> tuple[int, int]:
-        """Return the numbers by which entries are in order."""
-
-    def judge(self, position: int, header: BatchHeader) -> str | None:
-        """Return its fault according to a batch, `FINE`, or None if a later batch must be asked."""
-
-    def missing(self) -> str:
-        """Return the fault of an entry that no batch has judged."""
 
 
 class _OffsetEntry:
@@ -197,6 +175,15 @@ class _TransactionEntry:
 
     def missing(self) -> str:
         return f"no marker of producer {self._entry.producer_id} at {self._entry.last_offset}"
+
+
+_Entry: TypeAlias = _OffsetEntry | _TimeEntry | _TransactionEntry
+"""An entry, which has a ``name`` in words, and a ``line`` with its facts.
+
+Its ``order`` must increase in the first number, in an offset index in both. ``judge`` returns the
+fault according to a batch, `FINE`, or None if a later batch must be asked; ``missing`` returns the
+fault of an entry that no batch has judged.
+"""
 
 
 def _offset_entries(data: bytes, base_offset: int) -> Iterator[_Entry]:
