@@ -14,13 +14,9 @@ from siltstone.config.layers import Source, checked
 from siltstone.config.values import text_of
 
 MATCHED = (
-    "client_instance_id",
-    "client_id",
-    "client_software_name",
-    "client_software_version",
-    "client_source_address",
-    "client_source_port",
-)
+    "client_instance_id", "client_id", "client_software_name", "client_software_version",
+    "client_source_address", "client_source_port",
+)  # fmt: skip
 """Labels that choose the clients of a subscription."""
 
 _PAIRS = Check(

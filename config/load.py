@@ -97,17 +97,11 @@ def _asks_copies(entry: Entry) -> bool:
     return entry.name in _OF_REPLICAS and text.isascii() and text.isdigit() and int(text) > 1
 
 
-_OF_REPLICAS = frozenset(
-    {
-        "default.replication.factor",
-        "min.insync.replicas",
-        "offsets.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
-        "share.coordinator.state.topic.replication.factor",
-        "transaction.state.log.min.isr",
-        "transaction.state.log.replication.factor",
-    }
-)
+_OF_REPLICAS = frozenset({
+    "default.replication.factor", "min.insync.replicas", "offsets.topic.replication.factor",
+    "share.coordinator.state.topic.min.isr", "share.coordinator.state.topic.replication.factor",
+    "transaction.state.log.min.isr", "transaction.state.log.replication.factor",
+})  # fmt: skip
 
 
 def _kafka_entries(

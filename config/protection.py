@@ -69,14 +69,10 @@ _HARMLESS = {
     "quota.producer.default": {str((1 << 63) - 1)},
 }
 
-
-_BETWEEN_BROKERS = frozenset(
-    {
-        "sasl.mechanism.controller.protocol",
-        "sasl.mechanism.inter.broker.protocol",
-        "security.inter.broker.protocol",
-    }
-)
+_BETWEEN_BROKERS = frozenset({
+    "sasl.mechanism.controller.protocol", "sasl.mechanism.inter.broker.protocol",
+    "security.inter.broker.protocol",
+})  # fmt: skip
 """How brokers log in to each other: with one broker they let no client in."""
 
 

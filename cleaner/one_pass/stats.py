@@ -113,13 +113,9 @@ class PassResult:
         horizons.
         """
         left_out = {
-            "map_seconds",
-            "copy_seconds",
-            "swap_seconds",
-            "throttle_seconds",
-            "started_ms",
+            "map_seconds", "copy_seconds", "swap_seconds", "throttle_seconds", "started_ms",
             "next_horizon_ms",
-        }
+        }  # fmt: skip
         effect = {each.name: getattr(self, each.name) for each in fields(self)}
         effect["groups"] = tuple(
             (group.inputs, tuple(output._replace(crc=0) for output in group.outputs))

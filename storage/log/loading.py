@@ -14,18 +14,10 @@ from siltstone.storage.log import recovery
 from siltstone.storage.segment.scan import LegacyFormatError
 
 # The errors that mean that files of a folder have other content than their names say.
-_WRONG_KIND = frozenset(
-    {
-        errno.EFBIG,
-        errno.EINVAL,
-        errno.EISDIR,
-        errno.ELOOP,
-        errno.ENOENT,
-        errno.ENOTDIR,
-        errno.ENXIO,
-        errno.ESPIPE,
-    }
-)
+_WRONG_KIND = frozenset({
+    errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO,
+    errno.ESPIPE,
+})  # fmt: skip
 
 _logger = logging.getLogger(__name__)
 

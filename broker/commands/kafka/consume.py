@@ -5,7 +5,6 @@ control characters are spelled out; a file or a pipe gets the bytes as they are.
 """
 
 import argparse
-import base64
 import json
 import re
 import sys
@@ -22,6 +21,7 @@ from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
+from siltstone.storage.dump.line import plain
 
 Place = tuple[str, int]
 
@@ -225,26 +225,17 @@ def _records(header: BatchHeader, batch: memoryview) -> Iterator[Record]:
 def as_json(each: Printed) -> bytes:
     """Return a record as a line of JSON; bytes that are not UTF-8 are written in base64."""
     record = each.record
-    headers = [[key.decode("utf-8", "replace"), _text(value)] for key, value in record.headers]
+    headers = [[key.decode("utf-8", "replace"), plain(value)] for key, value in record.headers]
     facts = {
         "topic": each.topic,
         "partition": each.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
-        "key": _text(record.key),
-        "value": _text(record.value),
+        "key": plain(record.key),
+        "value": plain(record.value),
         **({"headers": headers} if headers else {}),
     }
     return json.dumps(facts).encode() + b"\n"
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def read_format(text: str, *, is_shown: bool = False) -> Callable[[Printed], bytes]:
