@@ -3,24 +3,12 @@
 import asyncio
 import errno
 import os
-from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
-from siltstone.broker.net.turn.turn import INLINE_BYTES
+from siltstone.broker.net.turn.turn import INLINE_BYTES, Transport
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.files import disk
-
-
-class Channel(Protocol):
-    """A socket with parts that have not left yet; ``fileno`` is -1 once it is closed."""
-
-    fileno: int
-    unsent: deque[bytes | memoryview | FileSlice]
-
-    def flush(self) -> None:
-        """Send what the socket accepts, at most one turn's worth; the outlet waits for more."""
 
 
 def warm(file: int, position: int, size: int) -> None:
@@ -58,7 +46,7 @@ class Outlet:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Transport,
         loop: asyncio.AbstractEventLoop,
         io: IoThreads,
         on_drained: Callable[[], None],

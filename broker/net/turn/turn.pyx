@@ -215,6 +215,10 @@ cdef class Transport:
         """Send or queue ``parts`` in order."""
         raise NotImplementedError
 
+    def flush(self):
+        """Send what the socket accepts, at most one turn's worth; then wait for room."""
+        raise NotImplementedError
+
     def _watch(self):
         """Continue to send when the socket has room."""
         raise NotImplementedError
