@@ -19,6 +19,7 @@ from siltstone.cleaner import selection
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.errors import CorruptSegment
 from siltstone.cleaner.explaining.explain import PartitionView, explain
+from siltstone.cleaner.explaining.explanation import OpenTransaction
 from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
 from siltstone.cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
 from siltstone.cleaner.history.history import KIND, read_history
@@ -132,7 +133,7 @@ class StoppedBroker:
             now_ms=now_ms,
             find_place=partial(find_place, self._layers, overrides),
             last_pass=last,
-            transaction=log.transaction,
+            transaction=OpenTransaction.first_of(log.producers.open_transactions),
             cleaner_off=find_what_is_off(self._layers),
         )
         answer = explain(view).as_json()

@@ -1,8 +1,10 @@
 """The answer to "why is this partition not being compacted", as a value and as JSON."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import starmap
 from typing import Any, Final, NamedTuple
 
 from siltstone.cleaner.selection import CleanableLog
@@ -54,6 +56,11 @@ class OpenTransaction(NamedTuple):
 
     producer_id: int
     first_offset: int
+
+    @classmethod
+    def first_of(cls, opened: Mapping[int, int]) -> "OpenTransaction | None":
+        """Return the one that began first of a log's; ``opened`` has first offsets by producer."""
+        return next(starmap(cls, opened.items()), None)
 
 
 class Finding(NamedTuple):

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from siltstone.cleaner.explaining.explanation import OpenTransaction
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
 from siltstone.cleaner.selection import CleanableLog, LogSnapshot
 from siltstone.config.topic import TopicConfig
@@ -47,12 +46,6 @@ class StoppedLog:
             segments=self.segments,
             checkpoint=checkpoint,
         )
-
-    @property
-    def transaction(self) -> OpenTransaction | None:
-        """Return the open transaction that began first."""
-        opened = self.producers.open_transactions
-        return next((OpenTransaction(*each) for each in opened.items()), None)
 
     def log_to_clean(self, cleanable: CleanableLog) -> LogToClean:
         """Return the input of a dry run. Blocks."""

@@ -44,14 +44,18 @@ class CleanerFigures:
             if log is not None and found is not None and event.get("topic_id") == str(log.topic_id):
                 self.last[log.topic_partition] = found
 
-    def note_pass(self, thread: str, result: PassResult, seconds: float) -> None:
+    def note_pass(
+        self, thread: str, result: PassResult, seconds: float, event: dict[str, Any]
+    ) -> None:
         """Count a pass that succeeded, when all else of it is noted: readers take no lock."""
+        last = last_pass_of(event)
         with self._lock:
             self.bytes_read += result.map_bytes_read + result.bytes_read
             self.bytes_written += result.bytes_written
             for reason, dropped in result.dropped.items():
                 self.dropped[reason] += dropped.records
-            self.last[result.topic_partition] = summarise(result, seconds)
+            if last is not None:
+                self.last[result.topic_partition] = last
             self._by_thread[thread] = (result, seconds)
             self.passes += 1
 
@@ -87,19 +91,3 @@ class CleanerFigures:
     def max_clean_seconds(self) -> float:
         """Return how long the longest of the threads' last passes took."""
         return max((seconds for _, seconds in tuple(self._by_thread.values())), default=0.0)
-
-
-def summarise(result: PassResult, seconds: float) -> Pass:
-    """Return the figures of a pass that are kept for metrics."""
-    return Pass(
-        started_ms=result.started_ms,
-        seconds=round(seconds, 6),
-        first_dirty_offset=result.first_dirty_offset,
-        end_offset=result.end_offset,
-        bytes_read=result.bytes_read,
-        bytes_written=result.bytes_written,
-        records_dropped=sum(each.records for each in result.dropped.values()),
-        map_full=result.is_map_full,
-        map_keys=result.map_keys,
-        next_horizon_ms=result.next_horizon_ms,
-    )

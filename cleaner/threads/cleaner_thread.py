@@ -201,7 +201,7 @@ class CleanerThread:
         )
         self._record(work, event)
         # The figures change last: a reader that sees them also finds the event.
-        services.figures.note_pass(self.name, result, seconds)
+        services.figures.note_pass(self.name, result, seconds, event)
         _logger.info(
             "cleaned partition=%s thread=%s from=%d to=%d bytes_in=%d bytes_out=%d "
             "records_in=%d records_out=%d map_percent=%.1f seconds=%.3f",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -104,7 +103,7 @@ class Explainer:
                 failure=manager.failure(topic_partition),
                 is_requested=manager.is_requested(topic_partition),
                 last_pass=self._cleaning.pool.get().services.figures.last.get(topic_partition),
-                transaction=_find_transaction(log),
+                transaction=OpenTransaction.first_of(log.producers.open_transactions),
                 cleaner_off=off,
                 offline=log.directory.failure,
                 progress=progress.get(topic_partition),
@@ -130,11 +129,6 @@ def find_what_is_off(layers: Layers) -> SettingUsed | None:
     else:
         return None
     return SettingUsed(name, value, find_broker_place(layers, name))
-
-
-def _find_transaction(log: Log) -> OpenTransaction | None:
-    """Return the open transaction that began first."""
-    return next(itertools.starmap(OpenTransaction, log.producers.open_transactions.items()), None)
 
 
 def unreadable(topic: str, partition: int, error: Exception) -> dict[str, Any]:
