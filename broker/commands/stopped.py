@@ -24,6 +24,7 @@ from siltstone.cleaner.explaining.last_pass import Pass, last_pass_of
 from siltstone.cleaner.explaining.stopped_log import StoppedLog, read_stopped_log
 from siltstone.cleaner.history.history import KIND, read_history
 from siltstone.cleaner.one_pass.cleaner import Cleaner
+from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.describe import find_place
@@ -171,7 +172,8 @@ class StoppedBroker:
         cleaner = Cleaner.of(settings, self._clock, Throttle(self._clock))
         began = self._clock.monotonic()
         try:
-            prediction = cleaner.dry_run(log.log_to_clean(cleanable), lambda: None)
+            work = LogToClean.of(log, cleanable.first_dirty_offset, cleanable.pass_limit)
+            prediction = cleaner.dry_run(work, lambda: None)
         except (CorruptSegment, OSError) as error:
             return {"fault": f"{type(error).__name__}: {error}"}
         finally:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from siltstone.cleaner.one_pass.log_to_clean import LogToClean, aborted_in, last_of_producers
-from siltstone.cleaner.selection import CleanableLog, LogSnapshot
+from siltstone.cleaner.selection import LogSnapshot
 from siltstone.config.topic import TopicConfig
 from siltstone.storage import files
 from siltstone.storage.log.producer_recovery import replay_segment
@@ -45,21 +44,6 @@ class StoppedLog:
             else max(first_unstable, self.log_start_offset),
             segments=self.segments,
             checkpoint=checkpoint,
-        )
-
-    def log_to_clean(self, cleanable: CleanableLog) -> LogToClean:
-        """Return the input of a dry run. Blocks."""
-        upto = cleanable.pass_limit
-        return LogToClean(
-            topic_partition=self.topic_partition,
-            path=self.path,
-            config=self.config,
-            open_files=self.segments[0].files.open_files,
-            segments=tuple(each for each in self.segments if each.base_offset < upto),
-            first_dirty_offset=cleanable.first_dirty_offset,
-            first_uncleanable_offset=upto,
-            aborted=aborted_in(self.segments),
-            producers=last_of_producers(list(self.producers.producers.items())),
         )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from siltstone.cleaner.explaining.stopped_log import StoppedLog
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.producer_entry import ProducerEntry
@@ -54,7 +55,9 @@ class LogToClean:
         ]
 
     @classmethod
-    def of(cls, log: Log, *, first_dirty_offset: int, first_uncleanable_offset: int) -> Self:
+    def of(
+        cls, log: Log | StoppedLog, first_dirty_offset: int, first_uncleanable_offset: int
+    ) -> Self:
         """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
         Later appends do no harm: they only mean that a batch here is no longer its producer's last.

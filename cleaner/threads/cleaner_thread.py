@@ -157,11 +157,7 @@ class CleanerThread:
         if log.has_unfinished_swap:
             log.finish_swap()
         result = self._ready_cleaner().clean(
-            LogToClean.of(
-                log,
-                first_dirty_offset=cleanable.first_dirty_offset,
-                first_uncleanable_offset=cleanable.pass_limit,
-            ),
+            LogToClean.of(log, cleanable.first_dirty_offset, cleanable.pass_limit),
             log.replace_segments,
             lambda: self._still_wanted(work),
         )

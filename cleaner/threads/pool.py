@@ -113,11 +113,7 @@ class CleanerPool:
             cleaner = self.services.make_cleaner(self._settings)
             try:
                 prediction = cleaner.dry_run(
-                    LogToClean.of(
-                        log,
-                        first_dirty_offset=cleanable.first_dirty_offset,
-                        first_uncleanable_offset=cleanable.pass_limit,
-                    ),
+                    LogToClean.of(log, cleanable.first_dirty_offset, cleanable.pass_limit),
                     lambda: self._still_wanted(log.topic_partition),
                 )
             finally:
