@@ -20,7 +20,6 @@ import os
 import select
 import socket
 import ssl
-import termios
 from collections.abc import Awaitable, Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -135,6 +134,8 @@ def receive(sock: socket.socket, size: int) -> bytes:
 
 def count_arrived(sock: socket.socket) -> int:
     """Return how many bytes have come that are not received yet."""
+    import termios  # noqa: PLC0415  # only a handshake of TLS asks
+
     count: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0]
     return count
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from siltstone.cleaner.explaining.last_pass import Predictions
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager
-from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.threads.cleaner_thread import CleanerServices
 from siltstone.cleaner.threads.pool import CleanerPool
@@ -15,6 +15,9 @@ from siltstone.cleaner.threads.throttle import Throttle
 from siltstone.config.server import ServerConfig
 from siltstone.storage import threads
 from siltstone.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from siltstone.cleaner.one_pass.cleaner import Cleaner
 
 
 def make_pool(
@@ -24,7 +27,7 @@ def make_pool(
     settings = CleanerSettings.of(server)
     throttle = Throttle(clock, settings.bytes_per_second)
 
-    def make_cleaner(settings: CleanerSettings) -> Cleaner:
+    def make_cleaner(settings: CleanerSettings) -> "Cleaner":
         from siltstone.cleaner.one_pass.cleaner import Cleaner  # noqa: PLC0415  # in a cleaner's thread, by its first pass
 
         # From now on threads compete with the loop, which runs in short bursts, a pass for seconds.

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
-from siltstone.protocol.core import compaction
 from siltstone.protocol.core.constants import FULL
 from siltstone.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from siltstone.protocol.core import compaction  # loaded by the first pass
 
 _NO_HORIZON: Final = (1 << 63) - 1
 
@@ -168,9 +170,9 @@ class Progress:
 
 def result_of(  # noqa: PLR0913  # all that a pass knows besides what the core has counted
     log: LogToClean,
-    offset_map: compaction.OffsetMap,
-    mapped: compaction.MapBuilder,
-    copied: compaction.RecordFilter,
+    offset_map: "compaction.OffsetMap",
+    mapped: "compaction.MapBuilder",
+    copied: "compaction.RecordFilter",
     groups: Sequence[GroupFacts],
     *,
     started_ms: int,

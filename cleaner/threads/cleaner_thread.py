@@ -7,6 +7,7 @@ keeps running.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from siltstone.cleaner.errors import CleaningAborted, CorruptSegment
 from siltstone.cleaner.explaining.last_pass import Predictions
@@ -14,7 +15,6 @@ from siltstone.cleaner.history import events
 from siltstone.cleaner.history.figures import CleanerFigures
 from siltstone.cleaner.history.history import History
 from siltstone.cleaner.manager import CleanerManager, GrabbedLog
-from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
 from siltstone.cleaner.one_pass.stats import PassResult, Progress
 from siltstone.cleaner.settings import CleanerSettings
@@ -24,6 +24,9 @@ from siltstone.storage import threads
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.retention import find_doomed
+
+if TYPE_CHECKING:
+    from siltstone.cleaner.one_pass.cleaner import Cleaner  # loaded by the first pass
 
 EXPECTED = (OSError, ValueError, CorruptSegment)
 """Errors of a pass that are no bug: they are logged without a traceback."""
@@ -43,7 +46,7 @@ class CleanerServices:
     figures: CleanerFigures
     history: History
     predictions: Predictions
-    make_cleaner: Callable[[CleanerSettings], Cleaner]
+    make_cleaner: "Callable[[CleanerSettings], Cleaner]"
 
 
 class CleanerThread:
@@ -174,7 +177,7 @@ class CleanerThread:
             raise CleaningAborted("the cleaner thread stops")
         self._services.manager.states.check(work.topic_partition)
 
-    def _ready_cleaner(self) -> Cleaner:
+    def _ready_cleaner(self) -> "Cleaner":
         """Return the thread's cleaner; create a new one if the settings have changed."""
         settings = self.settings
         if self._cleaner is None or self._cleaner_settings != settings:
