@@ -11,10 +11,11 @@ import random
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.config.errors import StartError
 from siltstone.storage.topic_partition import TopicPartition
+from tests.simulator.clients.requests import share
 from tests.simulator.faults import FAILS, IO, NEVER, START, Fault, Faults, draw_wishes, turn_of
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 STEPS = 200
 Step = list[Any]
+Steps = list[tuple[int, Step]]
 
 
 class Plan(NamedTuple):
@@ -48,7 +50,7 @@ class Plan(NamedTuple):
     """The broker's settings beside those of every history."""
     parts: dict[str, Any]
     """The draws of each part, such as the topics and their settings."""
-    steps: list[tuple[int, Step]]
+    steps: Steps
     """The steps with their numbers."""
     wishes: Sequence[list[Any]] = ()
     """Faults that wait for a call of the site that they name, from the first start on."""
@@ -63,8 +65,10 @@ class Plan(NamedTuple):
 
 
 _CHANGES = frozenset({"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"})
-_OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge"})
+_OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
+LARGE_BYTES = 180_000
+"""A request with a value of this size, or a little less, gets memory of its own."""
 RESTARTS = ("stop", "kill", "dies", "power", "power_dies")
 
 
@@ -103,18 +107,38 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
-    if parts["moves"]:
-        _draw_directories(steps, random.Random(f"{seed} directories"))
+    for kind, draw_them in _RARE.items():
+        draw_them(steps, parts, random.Random(f"{seed} {kind}"))
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
 
 
-def _draw_directories(steps: list[tuple[int, Step]], rng: random.Random) -> None:
-    """Have a log directory fail in place of some steps; other histories stay as they are."""
-    for _ in range(rng.choice((0, 0, 1, 2))):
+def _draw_directories(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
+    """Have a log directory fail in place of some steps."""
+    for _ in range(rng.choice((0, 0, 1, 2)) if parts["moves"] else 0):
         at = rng.randrange(len(steps))
         if steps[at][1][0] not in RESTARTS:
             steps[at] = at, ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3]
+
+
+def _beside(step: Step, *others: Step) -> list[Step]:
+    """Return steps that are played side by side, with others than the history's own."""
+    own = step[1] if step[0] == "burst" else [step] if step[0] not in _OTHERS else []
+    return [*own, *others]
+
+
+def _draw_refusals(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
+    """Have memory refused in place of some steps, each time beside a large request."""
+    for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 1, 2))):
+        at = rng.randrange(len(steps))
+        where = [share(rng), share(rng)]
+        if steps[at][1][0] not in RESTARTS:
+            large = ["produce", *where, 1, LARGE_BYTES, 0, -1]
+            steps[at] = at, ["memory", rng.choice((1, 2, 5)), _beside(steps[at][1], large)]
+
+
+_RARE: Final = {"directories": _draw_directories, "memory": _draw_refusals}
+"""Steps that are drawn by numbers of their own, so that histories without them stay as they are."""
 
 
 def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:
@@ -451,6 +475,12 @@ class History:
             when = START if stays else ""
             self._failing = self.faults.arm(Fault(IO, below=path, is_sticky=True, when=when))
 
+    def _do_memory(self, refusals: int, steps: Sequence[Step]) -> None:
+        """Have requests for memory refused while steps are played side by side, and behind them."""
+        self.world.refusals = refusals
+        self.step = ["burst", steps]
+        self._do_burst(steps)
+
     def _do_mend(self) -> None:
         if not self.is_sound:
             self._mend()
@@ -460,6 +490,7 @@ class History:
     def _mend(self) -> None:
         self._is_armed = False
         self._mends += 1
+        self.world.refusals = 0
         self.faults.mend()
         behind_markers = any("transaction_index" in site.file for site in self.faults.hit)
         if (

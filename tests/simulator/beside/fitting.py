@@ -13,7 +13,18 @@ if TYPE_CHECKING:
     from tests.simulator.history import Plan, Step
 
 _LEFT_OUT: Final = {
-    *("directory", "fault", "mend", "stop", "kill", "dies", "power", "power_dies", "reload"),
+    *(
+        "directory",
+        "fault",
+        "memory",
+        "mend",
+        "stop",
+        "kill",
+        "dies",
+        "power",
+        "power_dies",
+        "reload",
+    ),
     *PARTS["compacted"].WEIGHTS,
     *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,

@@ -29,7 +29,7 @@ _FIRST_BY_ID: Final = 13
 _FINAL, _INITIAL = -1, 0
 _EVICTION_MS: Final = 120_000
 ALL_BYTES: Final = 2_000_000
-_ENOUGH: Final = 60_000
+_ENOUGH: Final = 190_000
 """So many bytes of a partition have room for any batch; with less, only one partition must come."""
 _SLOTS: Final = 3
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import APIS
+from siltstone.broker.net import buffers
 from siltstone.broker.process import _sockets, sockets
 from siltstone.broker.server import COORDINATOR_MODULES, PAGE_MODULES
+from siltstone.cleaner.one_pass.cleaner import Cleaner
 from siltstone.storage import clock, log_lock, randomness, threads
 from tests.simulator.world.threads import Threads
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from siltstone.storage.log_lock import LogLock
     from tests.simulator.world.world import World
 
+_CLEAN: Final = Cleaner.clean
 _HANDLERS: Final = "siltstone.broker.handlers."
 
 
@@ -59,5 +62,12 @@ def install(world: World) -> None:
     def wait_for(lock: LogLock) -> None:
         world.wait(lock.take_now)
 
+    def clean(*given: Any) -> Any:
+        if not world.has_memory():
+            raise MemoryError("no memory for an offset map")
+        return _CLEAN(*given)
+
     log_lock.wait_for = wait_for
+    buffers.new_pages = world.new_pages
+    Cleaner.clean = clean  # type: ignore[assignment,method-assign]  # its map is mapped in C
     world.disk.install()

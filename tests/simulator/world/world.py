@@ -11,9 +11,12 @@ before is resumed again. So none of its ``finally`` runs, as after SIGKILL.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import heapq
 import itertools
+import mmap
+import os
 import random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,6 +107,8 @@ class World:
         self.calls = 0
         self.turn_calls = self.turn_bytes = 0
         self.is_serving = self.turn_marks = False
+        self.refusals = 0
+        """So many requests for memory are refused next."""
         self.switches = 0
         self.kill_after: int | None = None
         self.kill_kind = ""
@@ -218,6 +223,20 @@ class World:
                 f"a turn of the loop makes {self.turn_calls} calls of the disk with "
                 f"{self.turn_bytes} bytes, the last one {kind} of {path}"
             )
+
+    def has_memory(self) -> bool:
+        """Tell whether a request for memory is granted."""
+        was = self.refusals
+        self.refusals -= 1 if was else 0
+        if self.trace is not None:
+            self.note("memory", was)
+        return not was
+
+    def new_pages(self, size: int) -> mmap.mmap:
+        """Return memory for a large request, as `siltstone.broker.net.buffers.new_pages` does."""
+        if not self.has_memory():
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return mmap.mmap(-1, size)
 
     def die(self) -> None:
         """Kill the process: the driver goes on, and this greenlet is never resumed."""
