@@ -162,7 +162,7 @@ class Broker:
         self.topics = TopicRegistry(self._writer, settings, self.logs, self._cleaning, io)
         self._moves = LogDirMoves(self.logs, self.topics, self._cleaning, settings, io, clock)
         self._scrub = Scrub(self.logs, settings, clock)
-        self._pins = PinRoom(self._current, clock, self._cleaning.first_dirty_offset)
+        self.pins = PinRoom(self._current, clock, self._cleaning.first_dirty_offset)
         self._housekeeping = Housekeeping(
             self.logs, self._current, clock, self._cleaning.is_reserved
         )
@@ -303,7 +303,7 @@ class Broker:
     def _start_tasks(self) -> None:
         self._tasks.start(self._loop_watch.run(), "event loop watch")
         self._tasks.start(self._housekeeping.run(), "housekeeping")
-        self._tasks.start(self._pins.run(), "pins")
+        self._tasks.start(self.pins.run(), "pins")
         self._tasks.start(self._close_idle(), "idle connections")
         self._tasks.start(self._judge_clients(), "slow clients")
         self._tasks.start(self._preload(), "preload")
@@ -394,7 +394,7 @@ class Broker:
             await self._writer.close()
         await self._http.close()
         await self._readiness.end()
-        await self._pins.close()
+        await self.pins.close()
         await self._io.run(self._scrub.stop)
         cleaner_ended = await self._cleaning.stop()
         clean = await self._close_logs(deadline) and cleaner_ended
@@ -582,7 +582,7 @@ class Broker:
             loop_watch=self._loop_watch,
             readiness=self._readiness,
             cleaning=self._cleaning,
-            pins=self._pins,
+            pins=self.pins,
             scrub=self._scrub,
             certificates=self.certificates,
             meter=self.meter,
@@ -605,7 +605,7 @@ class Broker:
                 self._clock,
                 self.coordinators,
                 self._housekeeping,
-                self._pins,
+                self.pins,
                 self._cleaning,
                 self._io,
             )

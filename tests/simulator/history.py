@@ -137,7 +137,16 @@ def _draw_refusals(steps: Steps, parts: dict[str, Any], rng: random.Random) -> N
             steps[at] = at, ["memory", rng.choice((1, 2, 5)), _beside(steps[at][1], large)]
 
 
-_RARE: Final = {"directories": _draw_directories, "memory": _draw_refusals}
+def _draw_pins(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
+    """Have topics pinned, and pins released, beside some steps of some histories."""
+    for _ in range(rng.choice((0, 0, 0, 6, 12))):
+        at, kind = rng.randrange(len(steps)), rng.choice(("pin", "pin", "release"))
+        pin, step = _draw_step(kind, rng, {}), steps[at][1]
+        if step[0] not in RESTARTS and (step[0] == "burst" or step[0] not in _OTHERS):
+            steps[at] = at, ["burst", _beside(step, pin)]
+
+
+_RARE: Final = {"directories": _draw_directories, "memory": _draw_refusals, "pins": _draw_pins}
 """Steps that are drawn by numbers of their own, so that histories without them stay as they are."""
 
 
@@ -146,6 +155,8 @@ def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]
     share = rng.choice((0.15, 0.4, 1.0))
     weights: dict[str, float] = {}
     for name, part in PARTS.items():
+        if not any(part.WEIGHTS.values()):
+            continue
         is_used = rng.random() < share and parts[name]
         for kind, weight in part.WEIGHTS.items():
             weights[kind] = weight * rng.choice((0, 1, 1, 3)) if is_used else 0

@@ -12,6 +12,7 @@ import greenlet
 from siltstone.broker.server import Broker
 from siltstone.config.load import load
 from siltstone.storage.clock import Clock
+from tests.simulator.wire import Pending
 from tests.simulator.world.install import install
 from tests.simulator.world.loop import SimulatedLoop
 from tests.simulator.world.network import Connection, Network
@@ -131,6 +132,16 @@ class Incarnation:
         if not self.run_until(task.done, seconds):
             raise Silent(f"{coroutine} took more than {seconds} s")
         return task.result()
+
+    def ask(self, coroutine: Coroutine[Any, Any, Any]) -> Pending:
+        """Have the broker run a coroutine; the answer is its result, or its error."""
+        assert self._loop is not None
+        question = Pending()
+        question.task = self._loop.create_task(coroutine)
+        question.task.add_done_callback(
+            lambda task: question.end(task.exception() or task.result())
+        )
+        return question
 
     def let_pass(self, seconds: float, *, jumps: bool = False) -> None:
         """Let time pass; a clock that jumps has done most of it at once."""

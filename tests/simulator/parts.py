@@ -11,6 +11,7 @@ from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
 from tests.simulator.clients.migrants import Migrants
 from tests.simulator.clients.moves import Moves
+from tests.simulator.clients.pins import Pins
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
 from tests.simulator.clients.rules import Rules
@@ -33,10 +34,11 @@ PARTS: Final[Mapping[str, Any]] = {
     "rules": Rules,
     "moves": Moves,
     "migrants": Migrants,
+    "pins": Pins,
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 
-``WEIGHTS``            its kinds of steps, and how often they come
+``WEIGHTS``            its kinds of steps, and how often they come; 0: by draws of their own
 ``draw(rng)``          what it decides once for a history, as data
 ``draw_step(kind, rng)``  the parameters of a step, as data
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">hhih")
 _SIZE_BYTES: Final = 4
+_NO_KEY: Final = -1
 _CLIENT_ID: Final = b"simulated"
 
 
@@ -106,6 +107,23 @@ class Question:
         start = 9 if answered.has_tagged_head(self.version) else 8
         self.answer, end = answered.read(self.version, frame, start, len(frame), room=1 << 30)
         assert end == len(frame), f"bytes behind the answer to API {self.key}"
+
+
+class Pending(Question):
+    """A wait for something else than an answer of a connection: it is lost if the broker ends."""
+
+    def __init__(self) -> None:
+        super().__init__(_NO_KEY, 0, 0)
+        self.task: Any = None
+
+    def end(self, answer: Any = None) -> None:
+        """Note that it has come."""
+        self.answer = self if answer is None else answer
+
+    @property
+    def is_lost(self) -> bool:
+        """Tell whether the broker was killed meanwhile."""
+        return self.answer is None
 
 
 def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Question, bytes]:

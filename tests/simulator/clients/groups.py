@@ -35,7 +35,7 @@ from tests.simulator.model.groups import (
 )
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.topics import Presence
-from tests.simulator.wire import Question
+from tests.simulator.wire import Pending
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -62,7 +62,7 @@ _FETCHES_EPOCH: Final = 5
 _REFUSED_SENDERS: Final = (22, 25, 27, 35, GROUP_ID_NOT_FOUND, 82, 113)
 """Another generation, an unknown or fenced member, a rebalance, no epochs, a stale epoch."""
 _MOST_METADATA: Final = 4096
-_NO_KEY, _NO_RETENTION = -1, -1
+_NO_RETENTION = -1
 _UNSTABLE: Final = 88
 _PENDING: Final = Committed(-2)
 """Stands for an offset that an open transaction has."""
@@ -78,20 +78,12 @@ class Sender(NamedTuple):
     generation: int
 
 
-class Pause(Question):
+class Pause(Pending):
     """A wait of a client, as if it had asked for it."""
 
     def __init__(self, history: History, seconds: float) -> None:
-        super().__init__(_NO_KEY, 0, 0)
-        history.later(seconds, self._end)
-
-    def _end(self) -> None:
-        self.answer = self
-
-    @property
-    def is_lost(self) -> bool:
-        """Tell whether the broker was killed meanwhile."""
-        return self.answer is None
+        super().__init__()
+        history.later(seconds, self.end)
 
 
 class Groups:
