@@ -119,23 +119,27 @@ class Band(GroupModel):
             and (not topic or all(type(one) is list and topic in one for one in each.agreed))
         }
 
-    def taken(self, member: Consumer, answer: Any, sent_ms: int, now_ms: int) -> None:
-        """Note the answer to a heartbeat that was taken.
+    def taken(self, member: Consumer, answer: Any, sent: tuple[int, int], now_ms: int) -> None:
+        """Note the answer to a heartbeat that was taken, and ``sent``: when, and in which epoch.
+
+        Answers to two heartbeats may be read in another order than the broker has served them, and
+        a group that all have left begins again while a heartbeat is on its way.
 
         Raises:
             Wrong: An epoch went back, or the member got what another one holds.
         """
         what, epoch = f"{self.name}: member {answer.member_id}", answer.member_epoch
+        sent_ms, before = sent[0], min(sent[1], self.epoch)
         is_new = not member.is_member
         others = [each for each in self.members if each is not member]
         if epoch < member.epoch or epoch < 1:
             raise Wrong(f"{what} is in epoch {epoch} after {member.epoch}")
         if is_new:
-            if epoch < self.epoch and any(each.is_sure(now_ms) for each in others):
-                raise Wrong(f"{what} joins in epoch {epoch}, others are in {self.epoch}")
+            if epoch < before and any(each.is_sure(now_ms) for each in others):
+                raise Wrong(f"{what} joins in epoch {epoch}, others were in {before}")
             if answer.assignment is None:
                 raise Wrong(f"{what} joins and gets no assignment")
-            self.epoch = epoch
+            self.epoch = epoch if epoch < before else self.epoch
             member.held.clear()
         self.epoch = max(epoch, self.epoch)
         if answer.assignment is not None:
