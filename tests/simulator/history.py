@@ -146,7 +146,20 @@ def _draw_pins(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
             steps[at] = at, ["burst", _beside(step, pin)]
 
 
-_RARE: Final = {"directories": _draw_directories, "memory": _draw_refusals, "pins": _draw_pins}
+def _draw_settings(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
+    """Have the settings of the broker change in place of some steps of some histories."""
+    for _ in range(rng.choice((0, 0, 0, 4))):
+        at = rng.randrange(len(steps))
+        if steps[at][1][0] not in RESTARTS:
+            steps[at] = at, _draw_step("configure", rng, {})
+
+
+_RARE: Final = {
+    "directories": _draw_directories,
+    "memory": _draw_refusals,
+    "pins": _draw_pins,
+    "settings": _draw_settings,
+}
 """Steps that are drawn by numbers of their own, so that histories without them stay as they are."""
 
 
@@ -267,7 +280,8 @@ class History:
         self._is_armed = False
         self._failing: Fault | None = None
         self._forgiven = self._mends = self._hits_before = 0
-        self.incarnation = Incarnation(self.world, plan.settings)
+        self.environ: dict[str, str] = {}
+        self.incarnation = self._new_incarnation()
         self._clients: list[Client] = []
         self._spare: list[Client] = []
         self._lent = 0
@@ -280,6 +294,11 @@ class History:
         self.named: dict[int, Step] = {}
         """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
+
+    def _new_incarnation(self) -> Incarnation:
+        has_operators = any(step[0] == "configure" for _, step in self.plan.steps)
+        environ = self.environ if has_operators else None
+        return Incarnation(self.world, self.plan.settings, environ)
 
     # What parts use.
 
@@ -611,7 +630,7 @@ class History:
             hits = self._hits_before = self.hits
             self.faults.hit_below = 0
             self.world.errors.clear()
-            self.incarnation = Incarnation(self.world, self.plan.settings)
+            self.incarnation = self._new_incarnation()
             self.faults.is_lasting, self.faults.is_starting = False, True
             try:
                 self.incarnation.start()

@@ -18,7 +18,7 @@ from tests.simulator.world.loop import SimulatedLoop
 from tests.simulator.world.network import Connection, Network
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from random import Random
 
     from siltstone.config.layers import Layers
@@ -52,11 +52,17 @@ class Silent(AssertionError):  # noqa: N818  # a verdict
 
 
 class Incarnation:
-    """A broker from its start to its end. The driver calls it; the broker runs beside."""
+    """A broker from its start to its end. The driver calls it; the broker runs beside.
 
-    def __init__(self, world: World, settings: Sequence[str] = ()) -> None:
+    ``environ`` has variables that may change meanwhile, for a reload.
+    """
+
+    def __init__(
+        self, world: World, settings: Sequence[str] = (), environ: Mapping[str, str] | None = None
+    ) -> None:
         self.world = world
         self._settings = (*SETTINGS, *settings)
+        self._environ = environ
         self._loop: SimulatedLoop | None = None
         self._machine: Any = None
         self._broker: Any = None
@@ -95,7 +101,9 @@ class Incarnation:
         world.driver = greenlet.getcurrent()
         self._machine = greenlet.greenlet(self._spin)
         self._ended = asyncio.Event()
-        self._broker = Broker(_load(self._settings), Clock(), self._ended)
+        environ, settings = self._environ, self._settings
+        layers = _load(settings) if environ is None else load(None, environ, settings)
+        self._broker = Broker(layers, Clock(), self._ended)
         self.run(self._broker.start())
         world.is_serving = True
 

@@ -11,6 +11,7 @@ from tests.simulator.clients.groups import Groups
 from tests.simulator.clients.members import Members
 from tests.simulator.clients.migrants import Migrants
 from tests.simulator.clients.moves import Moves
+from tests.simulator.clients.operators import Operators
 from tests.simulator.clients.pins import Pins
 from tests.simulator.clients.producers import Producers
 from tests.simulator.clients.records import Records
@@ -35,6 +36,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "moves": Moves,
     "migrants": Migrants,
     "pins": Pins,
+    "operators": Operators,
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 

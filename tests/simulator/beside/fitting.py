@@ -28,6 +28,7 @@ _LEFT_OUT: Final = {
     *PARTS["compacted"].WEIGHTS,
     *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,
+    *PARTS["operators"].WEIGHTS,
     *PARTS["pins"].WEIGHTS,
 }
 """All that fails or restarts, and all that a broker does in its own time."""
