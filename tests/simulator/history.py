@@ -88,7 +88,7 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         f"log.cleaner.backoff.ms={rng.choice((300, 2_000, 15_000))}",
         "log.cleaner.dedupe.buffer.size=4000000",
     ]
-    parts = {name: part.draw(rng) for name, part in PARTS.items()}
+    parts = {name: part.draw(rng) if hasattr(part, "draw") else {} for name, part in PARTS.items()}
     for name, part in PARTS.items():
         if hasattr(part, "settings_of"):
             settings += part.settings_of(parts[name])
@@ -107,18 +107,23 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     steps = []
     for number, kind in enumerate(picks):
         steps.append((number, _draw_step(kind, rng, own)))
-    for kind, draw_them in _RARE.items():
-        draw_them(steps, parts, random.Random(f"{seed} {kind}"))
+    _draw_rare(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
 
 
-def _draw_directories(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
-    """Have a log directory fail in place of some steps."""
-    for _ in range(rng.choice((0, 0, 1, 2)) if parts["moves"] else 0):
-        at = rng.randrange(len(steps))
-        if steps[at][1][0] not in RESTARTS:
-            steps[at] = at, ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3]
+def _draw_rare(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
+    """Have rare steps in place of others, or beside them, by numbers of their own.
+
+    So histories without them stay as they are, and no kind shifts what is drawn of another.
+    """
+    for kind, (counts, make) in _RARE.items():
+        rng = random.Random(f"{seed} {kind}")
+        is_there = kind != "directories" or parts["moves"]
+        for _ in range(rng.choice(counts) if is_there else 0):
+            at = rng.randrange(len(steps))
+            if steps[at][1][0] not in RESTARTS:
+                steps[at] = at, make(steps[at][1], rng)
 
 
 def _beside(step: Step, *others: Step) -> list[Step]:
@@ -127,40 +132,31 @@ def _beside(step: Step, *others: Step) -> list[Step]:
     return [*own, *others]
 
 
-def _draw_refusals(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
-    """Have memory refused in place of some steps, each time beside a large request."""
-    for _ in range(rng.choice((0, 0, 0, 0, 0, 0, 1, 2))):
-        at = rng.randrange(len(steps))
-        where = [share(rng), share(rng)]
-        if steps[at][1][0] not in RESTARTS:
-            large = ["produce", *where, 1, LARGE_BYTES, 0, -1]
-            steps[at] = at, ["memory", rng.choice((1, 2, 5)), _beside(steps[at][1], large)]
+def _draw_directory(_step: Step, rng: random.Random) -> Step:
+    return ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3]
 
 
-def _draw_pins(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
-    """Have topics pinned, and pins released, beside some steps of some histories."""
-    for _ in range(rng.choice((0, 0, 0, 6, 12))):
-        at, kind = rng.randrange(len(steps)), rng.choice(("pin", "pin", "release"))
-        pin, step = _draw_step(kind, rng, {}), steps[at][1]
-        if step[0] not in RESTARTS and (step[0] == "burst" or step[0] not in _OTHERS):
-            steps[at] = at, ["burst", _beside(step, pin)]
+def _draw_refusals(step: Step, rng: random.Random) -> Step:
+    large = ["produce", share(rng), share(rng), 1, LARGE_BYTES, 0, -1]
+    return ["memory", rng.choice((1, 2, 5)), _beside(step, large)]
 
 
-def _draw_settings(steps: Steps, parts: dict[str, Any], rng: random.Random) -> None:
-    """Have the settings of the broker change in place of some steps of some histories."""
-    for _ in range(rng.choice((0, 0, 0, 4))):
-        at = rng.randrange(len(steps))
-        if steps[at][1][0] not in RESTARTS:
-            steps[at] = at, _draw_step("configure", rng, {})
+def _draw_pin(step: Step, rng: random.Random) -> Step:
+    pin = _draw_step(rng.choice(("pin", "pin", "release")), rng, {})
+    return ["burst", _beside(step, pin)] if step[0] not in _OTHERS - {"burst"} else step
+
+
+def _draw_setting(_step: Step, rng: random.Random) -> Step:
+    return _draw_step("configure", rng, {})
 
 
 _RARE: Final = {
-    "directories": _draw_directories,
-    "memory": _draw_refusals,
-    "pins": _draw_pins,
-    "settings": _draw_settings,
+    "directories": ((0, 0, 1, 2), _draw_directory),
+    "memory": ((0, 0, 0, 0, 0, 0, 1, 2), _draw_refusals),
+    "pins": ((0, 0, 0, 6, 12), _draw_pin),
+    "settings": ((0, 0, 0, 4), _draw_setting),
 }
-"""Steps that are drawn by numbers of their own, so that histories without them stay as they are."""
+"""How often each comes in a history, and what makes it of the step that stood there."""
 
 
 def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:
@@ -168,8 +164,8 @@ def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]
     share = rng.choice((0.15, 0.4, 1.0))
     weights: dict[str, float] = {}
     for name, part in PARTS.items():
-        if not any(part.WEIGHTS.values()):
-            continue
+        if not hasattr(part, "draw"):
+            continue  # its steps are rare ones
         is_used = rng.random() < share and parts[name]
         for kind, weight in part.WEIGHTS.items():
             weights[kind] = weight * rng.choice((0, 1, 1, 3)) if is_used else 0

@@ -40,8 +40,8 @@ PARTS: Final[Mapping[str, Any]] = {
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 
-``WEIGHTS``            its kinds of steps, and how often they come; 0: by draws of their own
-``draw(rng)``          what it decides once for a history, as data
+``WEIGHTS``            its kinds of steps, and how often they come
+``draw(rng)``          what it decides once for a history, as data; without it steps are rare ones
 ``draw_step(kind, rng)``  the parameters of a step, as data
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for
 ``settings_of(drawn)``  the broker's settings that follow from what it has drawn

@@ -38,12 +38,6 @@ class Operators:
     WEIGHTS: Final = {"configure": 0}
 
     @staticmethod
-    def draw(rng: Random) -> dict[str, Any]:
-        """Return nothing, and draw nothing."""
-        del rng
-        return {}
-
-    @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return a setting, and its value: None for the default."""
         name = rng.choice(list(_ALL))

@@ -33,12 +33,6 @@ class Pins:
     WEIGHTS: Final = {"pin": 0, "release": 0}
 
     @staticmethod
-    def draw(rng: Random) -> dict[str, Any]:
-        """Return nothing, and draw nothing."""
-        del rng
-        return {}
-
-    @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which topic or pin, as a share of 1, and a lease."""
         return [share(rng), rng.choice((1_000, 60_000, 600_000))]
