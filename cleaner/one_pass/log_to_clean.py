@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from siltstone.cleaner.explaining.stopped_log import StoppedLog
 from siltstone.config.topic import TopicConfig
 from siltstone.storage.log.log import Log
 from siltstone.storage.producers.producer_entry import ProducerEntry
@@ -13,6 +12,9 @@ from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from siltstone.cleaner.explaining.stopped_log import StoppedLog  # commands alone load it
 
 NO_OFFSET = -1
 
@@ -56,7 +58,7 @@ class LogToClean:
 
     @classmethod
     def of(
-        cls, log: Log | StoppedLog, first_dirty_offset: int, first_uncleanable_offset: int
+        cls, log: "Log | StoppedLog", first_dirty_offset: int, first_uncleanable_offset: int
     ) -> Self:
         """Return the input of a pass over a log, as it is now. Reads transaction indexes; blocks.
 
