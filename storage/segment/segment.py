@@ -269,10 +269,11 @@ class LogSegment(ReadableSegment):
         """Fsync everything up to the size at the time of the call. Blocks.
 
         The directory is fsynced if names in it are new (KAFKA-3968). A sealed segment then frees
-        its memory and the room after its end, and its descriptor is kept for reading. Files that
-        were deleted, or whose folder was renamed meanwhile, need no flush (KAFKA-15391).
+        its memory and the room after its end, and its descriptor is kept for reading. One that was
+        recovered has none of them, and an append may activate it meanwhile. Files that were
+        deleted, or whose folder was renamed meanwhile, need no flush (KAFKA-15391).
         """
-        sealed = self._sealed
+        sealed = self._sealed and self._file is not None
         with suppress(FileNotFoundError):
             if sealed:
                 self._trim()

@@ -8,6 +8,7 @@ import pytest
 
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.records.build import ABORT, build_marker
+from siltstone.storage import files
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.producers.state import ProducerStateManager
 from siltstone.storage.producers.transaction_index import AbortedTransaction
@@ -18,6 +19,7 @@ from tests.support.batches import make_batch, make_producer_batch, make_rows
 from tests.support.segments import append, append_next, load_segment, make_segment
 
 CONFIG = TopicConfig(index_interval_bytes=300)
+LATE_MS = 10**9
 KINDS = (".log", ".index", ".timeindex")
 
 
@@ -63,6 +65,27 @@ def test_readers_go_on_with_the_rebuilt_index(tmp_path: Path) -> None:
     reopened.recover()
 
     assert reopened.find_damage() is None
+
+
+def test_an_append_while_the_recovered_files_are_fsynced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flush does not close what the append has opened: the last time entry is written."""
+    fill(tmp_path)
+    reopened = load_segment(tmp_path, CONFIG)
+    reopened.recover()
+    first, fsync = reopened.next_offset(), files.fsync
+
+    def append_meanwhile(fd: int) -> None:
+        monkeypatch.undo()
+        append_next(reopened, [make_batch(timestamp=LATE_MS)], first=first)
+        fsync(fd)
+
+    monkeypatch.setattr(files, "fsync", append_meanwhile)
+    reopened.flush()
+    reopened.close()
+
+    assert load_segment(tmp_path, CONFIG).max_timestamp == LATE_MS
 
 
 def test_sound_segment_is_left_as_it_is(tmp_path: Path) -> None:
