@@ -60,6 +60,8 @@ def check_upgrade(group: ClassicGroup, policy: Policy) -> None:
 def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
     """Return the consumer group that a classic group becomes, with its records.
 
+    If topics have changed since the leader's assignment, the next heartbeat raises the epoch.
+
     Raises:
         GroupIdNotFound: The metadata of a member, or the leader's assignment, is not in the format
             of consumers.
@@ -84,7 +86,8 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
         changes.put(RecordType.MEMBER_METADATA, member.id, member.metadata)
     epoch = group.generation
     topics = machine.subscribed_names(machine.members.values())
-    changes.put_group(RecordType.METADATA, GroupMetadata(epoch, hash_topics(topics, image)))
+    seen = hash_topics(topics, image) if _have_all(members, topics, image) else 0
+    changes.put_group(RecordType.METADATA, GroupMetadata(epoch, seen))
     for member in members:
         changes.put(RecordType.TARGET_MEMBER, member.id, member.assigned)
     changes.put_group(RecordType.TARGET_METADATA, TargetMetadata(epoch, 0))
@@ -93,6 +96,14 @@ def upgrade(group: ClassicGroup, image: TopicImage) -> Changes:
         current = CurrentAssignment(epoch, epoch, MemberState.STABLE, assigned, {})
         changes.put(RecordType.CURRENT_ASSIGNMENT, member.id, current)
     return changes
+
+
+def _have_all(members: Iterable["_Upgraded"], names: Iterable[str], image: TopicImage) -> bool:
+    """Tell whether the members have all partitions of topics, each as the topic is now."""
+    topics = (topic for topic in map(image.find, names) if topic is not None)
+    there = {(topic.id, number) for topic in topics for number in range(topic.partitions)}
+    assigned = (each for member in members for each in member.assigned.items())
+    return there == {(topic_id, number) for topic_id, numbers in assigned for number in numbers}
 
 
 class _Upgraded:

@@ -418,6 +418,18 @@ async def test_a_static_member_changes_its_protocol(broker: Broker) -> None:
     assert set(group.members.static) == {"i", "j"}
 
 
+async def test_a_topic_that_was_made_again_before_the_change(broker: Broker) -> None:
+    """The static member that comes back gets its partitions, although it subscribes as before."""
+    broker.classic_member(instance_id="i")
+    topics = broker.on_disk.services.topics
+    await topics.delete(topics.topics["a"])
+    await topics.create("a", 3, {})
+
+    broker.join("new", instance_id="i")
+
+    assert broker.partitions_of("new") == {0, 1, 2}
+
+
 async def test_the_only_member_of_all_changes_its_protocol_back(broker: Broker) -> None:
     """The group is a classic one again, though nobody else stays in it."""
     broker.classic_member(instance_id="i")
