@@ -212,7 +212,7 @@ class Compacted:
             log.acknowledged(rows, answer.base_offset, end_before, answer.log_append_time_ms)
         elif error in TOO_LARGE:
             log.refused(rows)
-        elif error != STORAGE or self._history.is_sound:
+        elif error != STORAGE or self._history.works(topic.name, 0):
             raise Wrong(f"produce to {topic.name}: error {error}")
 
     def _limit(self, topic: _Topic, client: Client, key: str, value: str | None) -> Action:
@@ -244,7 +244,7 @@ class Compacted:
         if answer.error_code == 0:
             topic.log.check(list(read_frames(bytes(answer.records or b""))), offset)
         elif answer.error_code == STORAGE:
-            if self._history.is_sound:
+            if self._history.works(topic.name, 0):
                 raise Wrong(f"fetch {topic.name}: storage error; the disk works")
         elif answer.error_code != OUT_OF_RANGE or not topic.log.expires:
             raise Wrong(f"fetch {topic.name} from {offset}: error {answer.error_code}")

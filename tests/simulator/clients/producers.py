@@ -218,7 +218,7 @@ class Sending:
             lane.memory.refused(batch, error)
         elif error in TOO_LARGE:
             lane.memory.left_out(batch)
-        elif error != STORAGE or self._history.is_sound:
+        elif error != STORAGE or self._history.works(lane.topic.name, lane.partition):
             raise Wrong(f"error {error}")
 
 

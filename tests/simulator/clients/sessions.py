@@ -449,7 +449,8 @@ class Sessions:
         wanted.told = None
         log = seen.log
         is_unknown = code in {_UNKNOWN_TOPIC, _UNKNOWN_ID}
-        if code == _STORAGE and not self._history.is_sound:
+        name = "" if seen.topic is None else seen.topic.name
+        if code == _STORAGE and not self._history.works(name, seen.partition):
             return
         if code == _OUT_OF_RANGE:
             if log is not None:
