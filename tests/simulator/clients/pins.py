@@ -112,9 +112,10 @@ class Pins:
         yield asked
         if asked.is_lost or not self._history.is_sound:
             return
-        if isinstance(asked.answer, Exception) and was_alive and self._room.seconds_left(pin):
-            raise Wrong(f"pin {pin_id} cannot be released: {asked.answer}")
-        if self._has_files(f"/.pins/{pin_id}/"):
+        if isinstance(asked.answer, Exception):  # its lease may have run out a moment ago
+            if was_alive and self._room.seconds_left(pin):
+                raise Wrong(f"pin {pin_id} cannot be released: {asked.answer}")
+        elif self._has_files(f"/.pins/{pin_id}/"):
             raise Wrong(f"pin {pin_id} is released, and its files stay")
 
     # The judge.
