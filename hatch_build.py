@@ -76,7 +76,10 @@ SANITIZED = (
 DIRECTIVES = {
     "annotation_typing": False,  # the types of C are declared
     "auto_pickle": False,  # no object is pickled; that code is a fifth of all C
+    "binding": False,  # functions like those of C: a class of Cython's own is in every module else
     "boundscheck": False,
+    "embedsignature": True,  # for `inspect` and help()
+    "embedsignature.format": "clinic",
     "initializedcheck": False,
     "language_level": 3,
     "wraparound": False,
