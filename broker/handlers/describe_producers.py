@@ -31,10 +31,10 @@ async def describe(
         may = context.rights is None or _may_read(context, name)
         rows: list[Any] = []
         for some in share.pieces(indexes):
-            logs = _find_logs(registry, name)
+            logs = _find_logs(registry, name) if may else ()
             for index in some:
                 log = logs[index] if 0 <= index < len(logs) else None
-                if log is None or not may:
+                if log is None:
                     try:
                         if not may:
                             raise TopicAuthorizationFailed
