@@ -52,8 +52,8 @@ class CoordinatorLog:
 
     From then on a partition is loading until `load` has applied all of its records; meanwhile
     nothing may be appended to it. The topic is created when it is first needed. The number of its
-    partitions is read once, so that an id belongs to the same partition for ever. ``unflushed`` has
-    the logs that must be on the disk before any client is answered.
+    partitions is read once, so that an id belongs to the same partition for ever. ``_due`` has the
+    ends of partitions that ``flush.messages`` wants on the disk before a client is answered.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class CoordinatorLog:
         clock: Clock,
     ) -> None:
         self.name = name
-        self.unflushed: dict[Log, None] = {}
         self._due: dict[int, int] = {}
         self.entries_loaded = 0
         self.load_seconds = 0.0
@@ -169,7 +168,6 @@ class CoordinatorLog:
         except (errors.KafkaStorageError, errors.NotLeaderOrFollower) as error:
             raise errors.NotCoordinator(error.message) from error
         if written.flush_due:
-            self.unflushed[target] = None
             self._due[partition] = written.base_offset + len(rows)
         return written.base_offset
 
@@ -209,7 +207,11 @@ class CoordinatorLog:
         self._due.clear()
 
     def find_unwritten_of(self, name: str) -> dict[Log, None]:
-        """Return the log of a group or transactional id, as `find_unwritten` does."""
+        """Return the log of a group or transactional id, as `find_unwritten` does.
+
+        It stays unwritten until its fsync has ended, whichever request waits for it; so a request
+        that changes nothing, since an earlier one has, is answered behind the same fsync.
+        """
         return self.find_unwritten(self.partition_for(name)) if self._due else {}
 
     def find_unwritten(self, partition: int) -> dict[Log, None]:
@@ -219,13 +221,17 @@ class CoordinatorLog:
             return {}
         return {log: None}
 
-    async def flush(self, *more: dict[Log, None]) -> None:
-        """Wait for the fsyncs that ``flush.messages`` of the topic asks for, and of ``more`` logs.
+    async def flush(self, due: Iterable[Log]) -> None:
+        """Wait until logs are on the disk, in the order in which they are given.
 
         Raises:
             NotCoordinator: The appended records may not be on the disk.
         """
-        await flush_all(self._io, self.unflushed, *more)
+        for log in due:
+            try:
+                await self._io.run(log.flush)
+            except errors.KafkaStorageError as error:
+                raise errors.NotCoordinator(error.message) from error
 
     async def flush_everything(self) -> None:
         """Wait until everything that was appended is on the disk.
@@ -236,7 +242,7 @@ class CoordinatorLog:
         topic = self._topics.topics.get(self.name)
         logs = (each for each in (topic.logs if topic else ()) if each is not None)
         due = dict.fromkeys(log for log in logs if log.recovery_point < log.log_end_offset)
-        await flush_all(self._io, due)
+        await self.flush(due)
 
     def begin_loading(self) -> None:
         """Make every partition with data refuse requests until it is read."""
@@ -397,24 +403,6 @@ class CoordinatorLog:
         self.entries_loaded = before + entries
         if self.entries_loaded // _FREEZE_ENTRIES > before // _FREEZE_ENTRIES:
             gc.freeze()
-
-
-async def flush_all(io: IoThreads, *waiting: dict[Log, None]) -> None:
-    """Empty ``waiting``, and wait until its logs are on the disk, in the order in which they came.
-
-    All are removed before the first wait, so that no other call takes one of them.
-
-    Raises:
-        NotCoordinator: The appended batch may be lost.
-    """
-    due = dict.fromkeys(log for each in waiting for log in each)
-    for each in waiting:
-        each.clear()
-    for log in due:
-        try:
-            await io.run(log.flush)
-        except errors.KafkaStorageError as error:
-            raise errors.NotCoordinator(error.message) from error
 
 
 def _read(source: FileSlice) -> bytes:

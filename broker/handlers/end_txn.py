@@ -19,6 +19,7 @@ from siltstone.broker.transactions.ending import End
 from siltstone.broker.transactions.transaction import Transaction
 from siltstone.protocol.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from siltstone.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from siltstone.storage.log.log import Log
 
 
 def handle(
@@ -37,14 +38,18 @@ def handle(
         ended = transactions.end_at_once(transactional_id, wanted)
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, version))
-    is_due = transactions.must_flush or transactions.journal.find_unwritten_of(transactional_id)
-    if ended is None or is_due:
-        return _end_later(context, transactional_id, wanted, ended)
+    due = transactions.take_unflushed(transactional_id)
+    if ended is None or due:
+        return _end_later(context, transactional_id, wanted, ended, due)
     return EndTxnResponse(0, 0, ended.producer_id, ended.producer_epoch)
 
 
 async def _end_later(
-    context: RequestContext, transactional_id: str, wanted: End, ended: Transaction | None
+    context: RequestContext,
+    transactional_id: str,
+    wanted: End,
+    ended: Transaction | None,
+    due: dict[Log, None],
 ) -> EndTxnResponse:
     """End a transaction when the next one has a producer id; wait for fsyncs if settings ask.
 
@@ -54,7 +59,8 @@ async def _end_later(
     try:
         if ended is None:
             ended = await transactions.end(transactional_id, wanted)
-        await transactions.flush(transactions.journal.find_unwritten_of(transactional_id))
+            due |= transactions.take_unflushed(transactional_id)
+        await transactions.journal.flush(due)
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, context.version))
     return EndTxnResponse(0, 0, ended.producer_id, ended.producer_epoch)

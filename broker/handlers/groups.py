@@ -30,6 +30,7 @@ from siltstone.protocol.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from siltstone.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from siltstone.storage.log.log import Log
 
 _FIRST_WITH_NOT_FOUND = 6
 
@@ -124,17 +125,17 @@ async def delete(context: RequestContext, request: DeleteGroupsRequest) -> Delet
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         code = _delete(context, group_id)
-        if journal.unflushed:  # a request served meanwhile could take over this fsync
-            code = await share.wait_for(_flush(journal, code))
+        if due := journal.find_unwritten_of(group_id):
+            code = await share.wait_for(_flush(journal, due, code))
         results.append(DeletableGroupResult(group_id, code))
         await share.rest()
     return DeleteGroupsResponse(results=results)
 
 
-async def _flush(journal: CoordinatorLog, code: ErrorCode) -> ErrorCode:
+async def _flush(journal: CoordinatorLog, due: dict[Log, None], code: ErrorCode) -> ErrorCode:
     """Wait for the fsyncs that ``flush.messages`` asks for, and return the error, if any."""
     try:
-        await journal.flush()
+        await journal.flush(due)
     except KafkaError as error:
         return code or error.code
     return code

@@ -54,8 +54,8 @@ async def leave(context: RequestContext, request: LeaveGroupRequest) -> LeaveGro
             left += [
                 MemberResponse(*each[:2], code) for each, code in zip(some, codes, strict=True)
             ]
-            if journal.unflushed:  # see OffsetCommit: no rest comes before
-                await share.wait_for(journal.flush())
+            if due := journal.find_unwritten_of(request.group_id):
+                await share.wait_for(journal.flush(due))
             await share.rest()
     except KafkaError as refusal:
         error = refusal.code

@@ -31,6 +31,7 @@ from siltstone.protocol.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from siltstone.protocol.names import FIRST_OFFSETS_WITH_TOPIC_ID
+from siltstone.storage.log.log import Log
 
 Results = Sequence[tuple[str, bytes, Sequence[tuple[int, int]]]]
 
@@ -57,8 +58,8 @@ async def handle(context: RequestContext, request: OffsetCommitRequest) -> Offse
     is_any_unknown = False
     for some in share.cut(topics, "partitions"):
         committed, is_unknown = _commit(context.services, groups, context.version, request, some)
-        if groups.journal.unflushed:  # a request served meanwhile could take over this fsync
-            committed = await share.wait_for(_flush(groups, committed))
+        if due := groups.journal.find_unwritten_of(request.group_id):
+            committed = await share.wait_for(_flush(groups, due, committed))
         results += committed
         is_any_unknown |= is_unknown
         await share.rest()
@@ -143,10 +144,10 @@ def _refuse(results: list[tuple[str, bytes, Grid]], error_code: int) -> None:
                 codes.put(place, ERROR_CODE, error_code)
 
 
-async def _flush(groups: GroupCoordinator, results: Any) -> Any:
+async def _flush(groups: GroupCoordinator, due: dict[Log, None], results: Any) -> Any:
     """Wait for the fsyncs that ``flush.messages`` asks for, and return the error, if any."""
     try:
-        await groups.journal.flush()
+        await groups.journal.flush(due)
     except KafkaError as error:
         return [
             (name, topic_id, [(index, before or error.code) for index, before in codes])

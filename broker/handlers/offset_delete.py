@@ -33,8 +33,8 @@ async def delete(context: RequestContext, request: OffsetDeleteRequest) -> Offse
             for some in share.pieces(partitions):
                 if may_read:
                     rows += _delete_some(context.services, request.group_id, name, some)
-                    if journal.unflushed:  # not after a rest, see OffsetCommit
-                        await share.wait_for(journal.flush())
+                    if due := journal.find_unwritten_of(request.group_id):
+                        await share.wait_for(journal.flush(due))
                 else:
                     denied = errors.TopicAuthorizationFailed.code
                     rows += [OffsetDeleteResponsePartition(each[0], denied) for each in some]

@@ -72,10 +72,11 @@ async def _find_producer(
     expected = None
     if request.producer_id != _NONE:
         expected = Expected(request.producer_id, request.producer_epoch)
-    begun = await context.services.transactions().initialise(
+    transactions = context.services.transactions()
+    begun = await transactions.initialise(
         request.transactional_id, expected, request.transaction_timeout_ms
     )
-    await context.services.transactions().flush()
+    await transactions.journal.flush(transactions.take_unflushed(request.transactional_id))
     return begun.producer_id, begun.producer_epoch
 
 

@@ -7,8 +7,8 @@ Differs from Kafka: partitions above transactional.ids.max.bytes are refused wit
 the answer names a topic once, where Kafka does as often as the request before v4.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, CLUSTER_ACTION, TOPIC, TRANSACTIONAL_ID, WRITE
@@ -45,39 +45,6 @@ def code_of(error: KafkaError, version: int) -> ErrorCode:
 def client_version_of(version: int) -> int:
     """Return the ``transaction.version`` that a request of the two APIs follows."""
     return FIRST_WITH_EPOCH_BUMP if version >= _FIRST_WITH_EPOCH_BUMP else 0
-
-
-def when_durable(
-    context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]
-) -> T | Coroutine[Any, Any, T]:
-    """Return the answer, or a coroutine if ``flush.messages`` asks for fsyncs before it."""
-    coordinators = context.services.coordinators.get()
-    if not (coordinators.transactions.must_flush or coordinators.groups.journal.unflushed):
-        return answer
-    return _flush(context, answer, refuse)
-
-
-async def _flush(context: RequestContext, answer: T, refuse: Callable[[KafkaError], T]) -> T:
-    try:
-        await flush(context, LoopShare())
-    except KafkaError as error:
-        return refuse(error)
-    return answer
-
-
-async def flush(context: RequestContext, share: LoopShare) -> None:
-    """Wait for the fsyncs that ``flush.messages`` of the journals asks for, if any.
-
-    Call it without a rest after the write: a request that is served meanwhile could take over the
-    fsync, and then nothing would be left to wait for here.
-
-    Raises:
-        KafkaError: A disk fails.
-    """
-    coordinators = context.services.coordinators.get()
-    of_groups = coordinators.groups.journal.unflushed
-    if coordinators.transactions.must_flush or of_groups:
-        await share.wait_for(coordinators.transactions.flush(of_groups))
 
 
 async def add_partitions(
@@ -188,7 +155,8 @@ async def _add_or_verify(
         if not wanted.verify_only:
             version = client_version_of(context.version)
             coordinator.add_partitions(*producer, partitions, client_version=version)
-            await flush(context, share)
+            if due := coordinator.take_unflushed(wanted.transactional_id):
+                await share.wait_for(coordinator.journal.flush(due))
     except KafkaError as error:
         return dict.fromkeys(partitions, code_of(error, context.version))
     if wanted.verify_only:

@@ -16,7 +16,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
-from siltstone.broker.handlers.transactions import code_of, flush, when_durable
+from siltstone.broker.handlers.transactions import code_of
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.services import RequestContext
@@ -38,6 +38,7 @@ from siltstone.protocol.messages.txn_offset_commit import (
 )
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.journal import Producer
+from siltstone.storage.log.log import Log
 
 Codes = dict[tuple[str, int], ErrorCode]
 
@@ -61,10 +62,19 @@ def add_offsets(
     if refusal is not None:
         return AddOffsetsToTxnResponse(error_code=refusal.code)
     partition = context.services.groups().journal.partition_for(request.group_id)
+    transactions = context.services.transactions()
+
+    async def respond_behind(due: dict[Log, None]) -> AddOffsetsToTxnResponse:
+        try:
+            await transactions.journal.flush(due)
+        except KafkaError as error:
+            return respond(error)
+        return respond()
+
     try:
         if not request.transactional_id:
             raise errors.InvalidRequest("a transactional id must not be empty")
-        context.services.transactions().add_partitions(
+        transactions.add_partitions(
             request.transactional_id,
             request.producer_id,
             request.producer_epoch,
@@ -73,7 +83,8 @@ def add_offsets(
         )
     except KafkaError as error:
         return respond(error)
-    return when_durable(context, respond(), respond)
+    due = transactions.take_unflushed(request.transactional_id)
+    return respond_behind(due) if due else respond()
 
 
 def _find_refusal(
@@ -123,7 +134,11 @@ async def _try(
         if not context.services.groups().journal.is_created:
             raise errors.CoordinatorNotAvailable
         _write(context, request, offsets)
-        await flush(context, share)
+        coordinators = context.services.coordinators.get()
+        due = coordinators.transactions.take_unflushed(request.transactional_id)
+        due |= coordinators.groups.journal.find_unwritten_of(request.group_id)
+        if due:
+            await share.wait_for(coordinators.groups.journal.flush(due))
     except KafkaError as error:
         return _code_of(error, context.version)
     return ErrorCode.none

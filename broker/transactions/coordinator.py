@@ -93,18 +93,12 @@ class TransactionCoordinator:
         """Whether appends of older clients are checked against their transactions, too."""
         return self._settings.server.transaction_partition_verification_enable
 
-    @property
-    def must_flush(self) -> bool:
-        """Whether ``flush.messages`` asks for fsyncs before any client is answered."""
-        return bool(self.journal.unflushed or self.markers.unflushed)
+    def take_unflushed(self, transactional_id: str) -> dict[Log, None]:
+        """Return the logs whose fsyncs ``flush.messages`` asks for before an answer to the id.
 
-    async def flush(self, *more: dict[Log, None]) -> None:
-        """Wait for the fsyncs that ``flush.messages`` asks for, and for those of ``more`` logs.
-
-        Raises:
-            NotCoordinator: The written records may not be on the disk.
+        Those of markers are the caller's from now on.
         """
-        await self.journal.flush(self.markers.unflushed, *more)
+        return self.journal.find_unwritten_of(transactional_id) | self.markers.take_unflushed()
 
     async def initialise(
         self, transactional_id: str, expected: Expected | None, timeout_ms: int

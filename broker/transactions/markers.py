@@ -45,10 +45,15 @@ class MarkerWriter:
     """
 
     def __init__(self, topics: TopicRegistry, offsets: Offsets, clock: Clock) -> None:
-        self.unflushed: dict[Log, None] = {}  # logs that the coordinator flushes before any answer
+        self._unflushed: dict[Log, None] = {}
         self._topics = topics
         self._offsets = offsets
         self._clock = clock
+
+    def take_unflushed(self) -> dict[Log, None]:
+        """Return the logs whose markers wait for an fsync; from now on it is the caller's."""
+        taken, self._unflushed = self._unflushed, {}
+        return taken
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
         """Write the marker to each partition, even to one that has it already.
@@ -109,7 +114,7 @@ class MarkerWriter:
         if topic == OFFSETS_TOPIC:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
         if written.flush_due:
-            self.unflushed[target] = None
+            self._unflushed[target] = None
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:

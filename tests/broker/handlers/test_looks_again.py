@@ -236,7 +236,8 @@ async def commit_in_transaction(home: ServicesOnDisk, name: str, version: int = 
         home.services.transactions().add_partitions(
             *producer, [("__consumer_offsets", 0)], client_version=0
         )
-    await home.services.transactions().flush()
+    journal = home.services.transactions().journal
+    await journal.flush(journal.find_unwritten_of(name))
     topics = [{"name": "orders", "partitions": [{"committed_offset": 3}]}]
     named = dict(zip(("transactional_id", "producer_id", "producer_epoch"), producer, strict=True))
     return request(TXN_COMMIT, version, group_id="g", topics=topics, **named)

@@ -264,5 +264,5 @@ async def test_a_commit_waits_for_the_flush_that_the_journal_asks_for(tmp_path: 
 
     assert answer.topics[0][2] == [(1, 0)]
     assert (journal.log_end_offset, journal.recovery_point) == (1, 1)
-    assert not services.services.groups().journal.unflushed
+    assert not services.services.groups().journal.find_unwritten_of("alone")
     await services.close()

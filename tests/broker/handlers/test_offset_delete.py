@@ -48,5 +48,5 @@ async def test_a_deletion_waits_for_the_flush_that_the_journal_asks_for(
     await waiting
 
     assert journal.recovery_point == journal.log_end_offset > 1
-    assert not services.services.groups().journal.unflushed
+    assert not services.services.groups().journal.find_unwritten_of("alone")
     await services.close()

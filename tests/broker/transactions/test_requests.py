@@ -502,29 +502,40 @@ async def test_features_are_told_to_clients(
     assert answer.finalized_features_epoch == 2
 
 
-async def test_an_end_that_is_sent_again_beside_the_fsync_waits_for_it(
-    home: ServicesOnDisk,
+@pytest.mark.parametrize("key", [24, 25, 26])
+async def test_what_is_sent_again_beside_the_fsync_waits_for_it(
+    home: ServicesOnDisk, key: int
 ) -> None:
     """As after a lost connection: the first answer tells what is on the disk, and so the second."""
     topics = home.services.topics
     journal = home.services.transactions().journal
     await topics.alter(topics.topics[journal.name], {"flush.messages": "1"})
     producer = await init(home)
-    await journal.flush()
-    produce(home, producer)
-    await journal.flush()
+    if key == 26:
+        produce(home, producer)
+    await journal.flush(journal.find_unwritten_of(COPY))
     log = log_of(home, journal.partition_for(COPY), journal.name)
-    wanted = request(
-        26, 5, transactional_id=COPY, producer_id=producer.id, producer_epoch=producer.epoch,
-        committed=True,
-    )  # fmt: skip
+    whose = {"transactional_id": COPY, "producer_id": producer.id, "producer_epoch": producer.epoch}
+    old = {f"v3_and_below_{name}": value for name, value in whose.items()}
+    topic = {"name": "orders", "partitions": [0]}
+    version, wanted = {
+        24: (3, {**old, "v3_and_below_topics": [topic]}),
+        25: (3, {**whose, "group_id": "g"}),
+        26: (5, {**whose, "committed": True}),
+    }[key]
 
     with log._flush_lock:
-        ends = [asyncio.ensure_future(ask(home, 26, wanted, 5)) for _ in range(2)]
-        await give_turns_until(
-            lambda: log.recovery_point < log.log_end_offset and not journal.unflushed, "an fsync"
-        )
-        assert not any(each.done() for each in ends)
+        asked = [
+            asyncio.ensure_future(ask(home, key, request(key, version, **wanted), version))
+            for _ in range(2)
+        ]
+        await give_turns_until(lambda: log.recovery_point < log.log_end_offset, "an fsync")
+        assert not any(each.done() for each in asked)
 
-    assert [(await each).error_code for each in ends] == [E.none] * 2
+    codes = [await each for each in asked]
+    if key == 24:
+        codes = [row.results_by_topic_v3_and_below[0].results_by_partition[0] for row in codes]
+        assert [row.partition_error_code for row in codes] == [E.none] * 2
+    else:
+        assert [row.error_code for row in codes] == [E.none] * 2
     assert log.recovery_point == log.log_end_offset
