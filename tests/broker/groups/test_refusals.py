@@ -170,7 +170,7 @@ async def test_what_is_refused_leaves_nothing(kind: str, tmp_path: Path) -> None
         await home.topics.create("t", 1, {})
         await caller.ask(requests.find("a", 1))
         await caller.ask(requests.consumer_beat("there", "m", 0))
-        await caller.ask(requests.join("classic"))
+        await caller.ask(requests.join("classic", session_ms=600_000))  # longer than the test
         if state == "offline":
             go_offline(home)
         elif state == "full":
