@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from siltstone.protocol.parts import HasFileno
 from siltstone.storage.files import disk
@@ -340,6 +340,16 @@ def size_of(fd: int) -> int:
     return disk.fstat(fd).st_size
 
 
+def has_reserved(fd: int) -> bool:
+    """Tell whether an open file has more room than its size needs, as `preallocate` reserves.
+
+    A file system may reserve some by itself, and then it can be given back, too.
+    """
+    status = disk.fstat(fd)
+    pages = -(-status.st_size // _PAGE)
+    return status.st_blocks * _STAT_BLOCK > pages * _PAGE
+
+
 def read_text(path: Path) -> str:
     """Return the text of a file that should be small, with line ends as on Unix.
 
@@ -369,6 +379,10 @@ def close(fd: int) -> None:
 def truncate(fd: int, size: int) -> None:
     """Cut an open file to ``size`` bytes."""
     disk.ftruncate(fd, size)
+
+
+_PAGE: Final = 4096
+_STAT_BLOCK: Final = 512  # bytes, whatever the file system's block is
 
 
 def preallocate(fd: int, size: int) -> None:

@@ -184,7 +184,7 @@ class LogSegment(ReadableSegment):
             self._load_max_timestamp()
         self.end.begin_interval()
         self._sealed = False
-        self._preallocated |= self.config.preallocate  # an earlier run may have reserved the room
+        self._preallocated |= files.has_reserved(file.fileno())  # by an earlier run
         if self._unsynced is None:  # not cleared: a flush may use the old set
             self._unsynced = set()
         self._note_full()
@@ -352,7 +352,7 @@ class LogSegment(ReadableSegment):
         if cut:
             before_cut()
         self._adopt(scan, file)
-        if cut or self.config.preallocate:  # room may be reserved after the end
+        if cut or files.has_reserved(file.fileno()):
             self._cut_log(scan.end)
         if producers is not None:
             producers.map_end_offset = scan.next_offset

@@ -415,13 +415,15 @@ class TestARollAtTheRecoveryPoint:
         bases = [segment.base_offset for segment in flushed.folder.log.segments]
         assert all(room_of(flushed.folder.path, base) < reserve for base in bases[: 3 + stops])
 
-    def test_room_after_a_kill(self, tmp_path: Path) -> None:
-        """A start gives back what was reserved for the segment that was active."""
+    @pytest.mark.parametrize("preallocates", [True, False])
+    def test_room_after_a_kill(self, tmp_path: Path, preallocates: bool) -> None:
+        """A start gives back what was reserved for the active segment, whatever is set by then."""
         reserve = 1 << 20
         folder = LogFolder(tmp_path, TopicConfig(preallocate=True, segment_bytes=reserve))
         folder.append()
         if room_of(folder.path, 0) < reserve:
             pytest.skip("the file system under tmp_path cannot reserve room")
+        folder.config = TopicConfig(preallocate=preallocates, segment_bytes=reserve)
         folder.reopen()
 
         assert room_of(folder.path, 0) < reserve
