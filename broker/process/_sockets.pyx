@@ -18,6 +18,13 @@ cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int socket, void* data, size_t size, int flags)
     ssize_t send(int socket, const void* data, size_t size, int flags)
 
+cdef extern from "<sys/ioctl.h>":
+    enum:
+        SIZE_ARRIVED "FIONREAD"
+
+FIONREAD = SIZE_ARRIVED  # type: Final[int]
+"""Asks how many bytes have come; `termios` has it, too, but is loaded from a file."""
+
 
 cdef bint _leads = False
 

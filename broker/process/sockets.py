@@ -24,6 +24,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from siltstone.broker.process._sockets import FIONREAD
+
 if TYPE_CHECKING:
     from http.client import HTTPSConnection
 
@@ -134,9 +136,7 @@ def receive(sock: socket.socket, size: int) -> bytes:
 
 def count_arrived(sock: socket.socket) -> int:
     """Return how many bytes have come that are not received yet."""
-    import termios  # noqa: PLC0415  # only a handshake of TLS asks
-
-    count: int = _INT.unpack(fcntl.ioctl(sock.fileno(), termios.FIONREAD, bytes(4)))[0]
+    count: int = _INT.unpack(fcntl.ioctl(sock.fileno(), FIONREAD, bytes(4)))[0]
     return count
 
 

@@ -9,6 +9,7 @@ import os
 import random
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -759,6 +760,22 @@ async def test_a_file_that_cannot_be_opened_now_is_tried_again(
 
         await certificates.look()
         assert subject_of(await connect(home, trusting(authority))) == "second"
+
+
+async def test_a_handshake_imports_nothing(
+    home: Running, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one may come when the broker has no descriptor left, and without one none can."""
+
+    class Full:
+        @staticmethod
+        def find_spec(*_: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.delitem(sys.modules, "termios", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Full, *sys.meta_path])
+
+    assert subject_of(await connect(home, trusting(authority)))
 
 
 def subject_of(caller: Caller) -> str:
