@@ -108,9 +108,9 @@ class CleanerPool:
         """
         manager = self.services.manager
         with self._dry_runs:
+            cleaner = self.services.make_cleaner(self._settings)
             if not manager.take(log):
                 return None
-            cleaner = self.services.make_cleaner(self._settings)
             try:
                 prediction = cleaner.dry_run(
                     LogToClean.of(log, cleanable.first_dirty_offset, cleanable.pass_limit),

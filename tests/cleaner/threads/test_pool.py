@@ -1,5 +1,6 @@
 """The cleaner threads: as many as the settings say, gone within a second, replaced when dead."""
 
+import errno
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,8 @@ import pytest
 
 from siltstone.cleaner.errors import CleaningAborted
 from siltstone.cleaner.one_pass.log_to_clean import LogToClean
+from siltstone.cleaner.selection import find_cleanable
+from siltstone.cleaner.settings import CleanerSettings
 from siltstone.cleaner.states import State
 from siltstone.cleaner.threads import pool as pool_module
 from siltstone.cleaner.threads.pool import CleanerPool
@@ -230,5 +233,22 @@ def test_aborted_dry_run_frees_the_log(home: CleanerHome) -> None:
 
     with pytest.raises(CleaningAborted):
         pool.dry_run(log, grabbed.cleanable)
+
+    assert home.manager.states.get(log.topic_partition) is State.NONE
+
+
+def test_dry_run_without_a_cleaner_frees_the_log(home: CleanerHome) -> None:
+    """The first one loads the code of a pass, which needs a descriptor."""
+
+    def refuse(_settings: CleanerSettings) -> Any:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    log = home.create()
+    home.fill(log, 3)
+    cleanable = find_cleanable(home.manager.snapshot(log), home.clock.now_ms())
+    home.pool = CleanerPool(home.make_services(refuse), home.throttle, home.settings)
+
+    with pytest.raises(OSError, match="Too many open files"):
+        home.pool.dry_run(log, cleanable)
 
     assert home.manager.states.get(log.topic_partition) is State.NONE
