@@ -8,9 +8,10 @@ since there are no other replicas.
 Differs from Kafka: only whole batches are sent, never a batch that is cut at the end of a
 partition; in a session a deleted topic gets UNKNOWN_TOPIC_ID, as it does without a session, where
 Kafka answers UNKNOWN_TOPIC_OR_PARTITION, or INCONSISTENT_TOPIC_ID if another topic has its name;
-an error stands in the place of its partition, not behind all others; the last stable offset is
-never below the log start, where Kafka names the base offset of the batch in which DeleteRecords has
-ended.
+an error stands in the place of its partition, not behind all others; aborted transactions that
+begin behind the records of the answer are left out, where Kafka lists some; the last stable offset
+is never below the log start, where Kafka names the base offset of the batch in which DeleteRecords
+has ended.
 """
 
 from collections.abc import Coroutine, Sequence
