@@ -165,6 +165,7 @@ class Sessions:
         self._room = drawn.get("room", 0)
         self._slots = [Slot(history.client()) for _ in range(_SLOTS)]
         self._live: list[Session] = []
+        self._ended: list[Session] = []
         self._opening = 0
 
     @property
@@ -194,6 +195,7 @@ class Sessions:
         for slot in self._slots:
             slot.is_busy = False
         self._live.clear()
+        self._ended.clear()
         self._opening = 0
 
     def judge(self) -> None:
@@ -260,6 +262,7 @@ class Sessions:
             row["session_id"] = before.id
             before.may_be_gone = True
         view = self._view(session)
+        ended = len(self._ended)
         self._opening += 1
         asked = slot.client.send(FETCH, row, version)
         yield asked
@@ -272,7 +275,8 @@ class Sessions:
         if answer.error_code:
             raise Wrong(f"a full fetch: error {answer.error_code}")
         self._history.tell(f"  session {answer.session_id} of {len(session.wanted)}")
-        self._begun(session, answer.session_id)
+        meanwhile = [each for each in self._ended[ended:] if each is not before]
+        self._begun(session, answer.session_id, len(meanwhile))
         self._judge(session, view, answer, is_all=True, is_full=True)
         if answer.session_id:
             session.id, session.epoch = answer.session_id, 1
@@ -281,14 +285,18 @@ class Sessions:
     def _end(self, session: Session) -> None:
         if session in self._live:
             self._live.remove(session)
+            self._ended.append(session)
 
-    def _begun(self, session: Session, session_id: int) -> None:
-        """Note that a new session has got room, or has not."""
+    def _begun(self, session: Session, session_id: int, ended: int) -> None:
+        """Note that a new session has got room, or has not.
+
+        So many others have ``ended`` since it was asked for.
+        """
         now_ms = self._history.now_ms
         others = [each for each in self._live if not each.may_be_gone]
         is_full = len(others) >= self._room
         if not session_id:
-            if len(self._live) + self._opening < self._room:
+            if len(self._live) + self._opening + ended < self._room:
                 raise Wrong("a fetch got no session, although there is room")
             return
         if any(each.id == session_id for each in self._live):
