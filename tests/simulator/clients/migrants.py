@@ -50,7 +50,10 @@ _ROUNDS: Final = 110
 
 
 class Migrant:
-    """One member; ``told`` is its assignment, None without one."""
+    """One member; ``told`` is its assignment, None without one.
+
+    A topic that was in doubt when the member was told stands there by its name.
+    """
 
     def __init__(self, client: Client, instance_id: str | None, *, is_newer: bool) -> None:
         self.client = client
@@ -266,7 +269,9 @@ class Migrants:
     def _read(self, assignment: bytes) -> set[Place]:
         ids = self._topics()
         theirs = decode_assignment(assignment).partitions if assignment else {}
-        return {(ids[name], at) for name, places in theirs.items() if name in ids for at in places}
+        return {
+            (ids.get(name, name.encode()), at) for name, places in theirs.items() for at in places
+        }
 
     # Changing over, committing.
 
@@ -334,8 +339,12 @@ class Migrants:
 
     def _find_fault(self) -> str | None:
         """Return why the group is not at rest, None if it is."""
-        ids = set(self._topics().values())
-        told = sorted(each for one in self._members for each in one.told or () if each[0] in ids)
+        topics = self._topics()
+        ids = set(topics.values())
+        named = {name.encode(): topic_id for name, topic_id in topics.items()}
+        places = (each for one in self._members for each in one.told or ())
+        known = ((named.get(key, key), at) for key, at in places)
+        told = sorted(each for each in known if each[0] in ids)
         wanted = sorted(
             (each.topic_id, at)
             for each in self._groups.topics.values()
