@@ -50,6 +50,10 @@ SLOW: Final = "slow"
 START: Final = "start"
 BEHIND: Final = "behind"
 NEVER: Final = "never"
+DIES: Final = "dies"
+CHANGES: Final = frozenset(
+    {"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"}
+)
 FAILS: Final = {
     SPACE: _WRITES | _CREATES | {"fallocate", "link", "rename", "fsync"},
     INODE: _CREATES,
@@ -94,13 +98,17 @@ class Fault(NamedTuple):
         """Tell whether a call is meant, by the name of its site on the stack or in the list."""
         asked = (self.kind, self.file, self.function)
         return (
-            site.kind in FAILS[self.what]
+            site.kind in _kinds_of(self.what)
             and path.startswith(self.below)
             and any(
                 all(not one or one == other for one, other in zip(asked, each, strict=True))
                 for each in (site, listed(site))
             )
         )
+
+
+def _kinds_of(what: str) -> frozenset[str]:
+    return CHANGES if what == DIES else FAILS[what]
 
 
 class _Armed:
@@ -134,6 +142,10 @@ class Faults:
         """Whether a wish may come true now; not while the history is judged."""
         self.came_true: list[Fault] = []
         """The wishes that did."""
+        self.struck: Callable[[], None] | None = None
+        """Is called once, when the next call fails."""
+        self.die: Callable[[], None] = lambda: None
+        """Kills the process."""
         self.is_lasting = False
         """Whether there was an error that the broker remembers up to its end."""
         self.hit = Counter[Site]()
@@ -171,7 +183,7 @@ class Faults:
 
     def candidates(self, what: str) -> list[Site]:
         """Return the sites seen so far that can fail in a way, in the order of their ranks."""
-        sites = [site for site in self._ranked if site.kind in FAILS[what]]
+        sites = [site for site in self._ranked if site.kind in _kinds_of(what)]
         return sorted(sites, key=lambda site: self._places.get(listed(site), -1))
 
     def before(self, kind: str, path: str, size: int) -> int:
@@ -192,6 +204,8 @@ class Faults:
                 if each.left <= 0:
                     if not each.fault.is_sticky:
                         self._armed.remove(each)
+                    if each.fault.what == DIES:
+                        self.die()
                     self.hit[site] += 1
                     self.hit_below += bool(each.fault.below)
                     size = self._strike(each.fault, kind, path, size)
@@ -212,6 +226,9 @@ class Faults:
         return self._strike(wish.fault, kind, path, size)
 
     def _strike(self, fault: Fault, kind: str, path: str, size: int) -> int:
+        if self.struck is not None:
+            struck, self.struck = self.struck, None
+            struck()
         if fault.what in NUMBERS and (fault.what == IO or kind == "fsync"):
             self.is_lasting = True
         if fault.what in NUMBERS:

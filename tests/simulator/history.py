@@ -16,7 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from siltstone.config.errors import StartError
 from siltstone.storage.topic_partition import TopicPartition
 from tests.simulator.clients.requests import share
-from tests.simulator.faults import FAILS, IO, NEVER, START, Fault, Faults, draw_wishes, turn_of
+from tests.simulator.faults import (
+    CHANGES,
+    DIES,
+    FAILS,
+    IO,
+    NEVER,
+    START,
+    Fault,
+    Faults,
+    draw_wishes,
+    turn_of,
+)
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS, have_parts
@@ -64,7 +75,7 @@ class Plan(NamedTuple):
         )
 
 
-_CHANGES = frozenset({"create", "fallocate", "fsync", "ftruncate", "pwrite", "rename", "unlink"})
+_HALF = 0.5
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
 LARGE_BYTES = 180_000
@@ -79,6 +90,7 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         "read_seconds": rng.choice((1e-6, 1e-6, 1e-6, 1e-5, 1e-4, 1e-3, 5e-3)),
         "yields": rng.choice((0.0, 0.1, 0.25, 0.7)),
         "steals": rng.choice((0.0, 0.05, 0.15, 0.5)),
+        "fsync_seconds": rng.choice((0.0, 0.0, 0.01, 0.2)),
     }
     settings = [
         "log.initial.task.delay.ms=100",
@@ -96,17 +108,24 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     kinds = list(weights)
     picks = rng.choices(kinds, list(weights.values()), k=count)
     own = {kind: weight for kind, weight in weights.items() if weight and kind not in _OTHERS}
-    for _ in range(rng.choice((1, 1, 2, 3))):
+    behind: set[int] = set()
+    for _ in range(rng.choice((1, 1, 2, 3, 5))):
         at = rng.randrange(count // 3, count)
         picks[at] = rng.choice(RESTARTS)
-        before, trouble = max(0, at - rng.randrange(1, 6)), rng.choice(("", "fault", "rare"))
-        if trouble == "fault":  # what it leaves half done meets the restart
+        before = max(0, at - rng.randrange(1, 6))
+        trouble = rng.choice(("", "fault", "rare", "behind"))
+        if trouble == "behind":  # the death waits for the fault
+            picks[before], picks[at] = rng.choice(("dies", "power_dies")), "fault"
+            behind.add(before)
+        elif trouble == "fault":  # what it leaves half done meets the restart
             picks[before] = trouble
         elif trouble:
             picks[before:at] = rng.choices(("burst", *own), k=at - before)
     steps = []
     for number, kind in enumerate(picks):
-        steps.append((number, _draw_step(kind, rng, own)))
+        step = _draw_step(kind, rng, own)
+        is_behind = number in behind and kind in {"dies", "power_dies"}
+        steps.append((number, [*step, True] if is_behind else step))
     _draw_rare(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
@@ -182,9 +201,9 @@ def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]
 
 def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
     if kind == "burst":
-        return [kind, _draw_burst(rng, own)]
+        return [kind, _draw_burst(rng, own), rng.choice((0, 0, 1, 3))]
     if kind in {"stop", "kill"}:
-        return [kind, _draw_burst(rng, own) if rng.random() < 0.5 else []]
+        return [kind, _draw_burst(rng, own) if rng.random() < 0.7 else []]
     if kind in {"dies", "power_dies"}:
         return [kind, *_draw_death(rng)]
     if kind in {"mend", "judge", "power"}:
@@ -199,31 +218,46 @@ def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
 
 
 def _draw_death(rng: random.Random) -> Step:
-    """Draw at which call the process dies, of any kind or of one that changes something.
+    """Draw at which call the process dies: any, one of a kind that changes something, or of a site.
 
     A change that takes several calls of few kinds is so cut at each of them.
     """
     in_start = rng.choice((0, 0, rng.randrange(1, 200)))
-    if rng.random() < 0.5:
-        return [rng.randrange(1, 80), in_start]
-    return [rng.choice((1, 2, 3, 4, 6, 9, 14)), in_start, rng.choice(sorted(_CHANGES))]
+    way = rng.randrange(3)
+    if not way:
+        return [rng.randrange(1, 80), in_start, "", -1]
+    calls = rng.choice((1, 2, 3, 4, 6, 9, 14))
+    if way == 1:
+        return [calls, in_start, rng.choice(sorted(CHANGES)), -1]
+    return [calls, in_start, "", rng.randrange(500)]
 
 
 def _draw_burst(rng: random.Random, own: dict[str, float]) -> list[Step]:
     """Draw steps that are played side by side; in half of the bursts rare kinds are not rare.
 
     In some bursts each place has a row of steps, one after the other. Some have so many places that
-    the broker takes the batches of several connections in one round.
+    the broker takes the batches of several connections in one round. In some all go to one log.
     """
     power = rng.choice((1.0, 0.3))
     weights = [weight**power for weight in own.values()]
-    longest = rng.choice((1, 1, 4))
+    longest = rng.choice((1, 2, 4))
     burst = []
-    for _ in range(rng.choice((2, 3, 4, 5, 5, 14))):
+    where = [share(rng), share(rng)] if rng.random() < _HALF else []
+    for _ in range(rng.choice((2, 3, 5, 5, 14))):
         kinds = rng.choices(list(own), weights, k=rng.randrange(1, longest + 1))
-        row = [_draw_step(each, rng, own) for each in kinds]
+        row = [_move(_draw_step(each, rng, own), where) for each in kinds]
         burst.append(row[0] if len(row) == 1 else ["row", row])
     return burst
+
+
+def _move(step: Step, where: Sequence[float]) -> Step:
+    """Return a step that goes to the same log, where the step goes to one."""
+    first = getattr(_part_of(step[0]), "PLACE", len(step))
+    moved = [
+        there if isinstance(own, float) else own
+        for own, there in zip(step[first:], where, strict=False)
+    ]
+    return [*step[:first], *moved, *step[first + len(moved) :]]
 
 
 def _draw_fault(rng: random.Random) -> Fault:
@@ -235,7 +269,7 @@ def _draw_fault(rng: random.Random) -> Fault:
     """
     what = rng.choice([each for each in FAILS if each != NEVER or rng.random() < 0.3])
     nth = rng.choice((1, 1, 1, 2, 3, 5))
-    kinds = sorted(_CHANGES & FAILS[what])
+    kinds = sorted(CHANGES & FAILS[what])
     is_by_kind = bool(kinds) and rng.random() < 0.5
     return Fault(
         what,
@@ -267,11 +301,13 @@ class History:
         self.world.disk = Disk(
             self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
         )
+        self.world.disk.after_fsync = self.world.take_time
         self.faults = Faults(
             self.world.sleep, self._park, turn_of(plan.seed, find_sites()), self._tell_fault
         )
         for each in plan.wishes:
             self.faults.wish(Fault(*each))
+        self.faults.die = self.world.die
         self.world.find_fault = self.faults.before
         self._is_armed = False
         self._failing: Fault | None = None
@@ -280,7 +316,7 @@ class History:
         self.incarnation = self._new_incarnation()
         self._clients: list[Client] = []
         self._spare: list[Client] = []
-        self._lent = 0
+        self._lent = self._most_lent = 0
         self.parts = {name: PARTS[name](self, plan.parts[name]) for name in plan.parts}
         self.story: list[str] = []
         self.step: Step = []
@@ -357,14 +393,18 @@ class History:
         self._clients.append(client)
         return client
 
-    def beside(self, own: Client) -> Client:
-        """Return a part's own client, or another one in a burst; it may have a connection."""
-        if self.step[0] != "burst":
+    def beside(self, own: Client, *, keeps: bool = False) -> Client:
+        """Return a part's own client; in a burst another one, which others may use, too.
+
+        A part that ``keeps`` its own gets another one only if others use that, too.
+        """
+        if self.step[0] != "burst" or (keeps and not self._most_lent):
             return own
+        at = self._lent % self._most_lent if self._most_lent else self._lent
         self._lent += 1
-        if self._lent > len(self._spare):
+        if at == len(self._spare):
             self._spare.append(self.client())
-        return self._spare[self._lent - 1]
+        return self._spare[at]
 
     def tell(self, line: str) -> None:
         """Add a line to the story."""
@@ -481,8 +521,9 @@ class History:
     def _do_setup(self) -> None:
         self.run(have_parts(self.parts, "set_up"))
 
-    def _do_burst(self, steps: Sequence[Step]) -> None:
-        self._lent = 0
+    def _do_burst(self, steps: Sequence[Step], connections: int = 0) -> None:
+        """Play steps side by side, on some connections, or each on one of its own."""
+        self._lent, self._most_lent = 0, connections
         self.run([self._action(each) for each in steps])
 
     def _do_wait(self, seconds: float) -> None:
@@ -510,8 +551,14 @@ class History:
     def _do_mend(self) -> None:
         if not self.is_sound:
             self._mend()
+            self.world.fsync_seconds = 0.0
             self.incarnation.let_pass(3.5, jumps=True)
             self.incarnation.let_pass(2.5)  # what had begun before ends, and is done once more
+            self._slow_down()
+
+    def _slow_down(self) -> None:
+        """Let an fsync take its time again: what must have ended has."""
+        self.world.fsync_seconds = self.plan.world.get("fsync_seconds", 0.0)
 
     def _mend(self) -> None:
         self._is_armed = False
@@ -527,15 +574,18 @@ class History:
     def _do_judge(self) -> None:
         self.faults.are_wishes_heard = False
         self._do_mend()
-        self.incarnation.let_pass(0.05)  # what asks for no answer is served
+        seconds, self.world.fsync_seconds = self.world.fsync_seconds, 0.0
+        self.incarnation.let_pass(0.05 + seconds)  # what asks for no answer is served
         have_parts(self.parts, "judge")
         self._look_for_failures()
         check_running(self.incarnation)
+        self._slow_down()
         self.faults.are_wishes_heard = True
 
     def _do_rest(self) -> None:
         """Let all deletions come due, and look for what is left over."""
         self.faults.are_wishes_heard = False
+        self.world.fsync_seconds = 0.0
         for is_last in (False, False, False, True):  # the cleaner may go on for a while
             self.incarnation.let_pass(70.0, jumps=True)
             self.incarnation.let_pass(2.0)
@@ -568,15 +618,40 @@ class History:
         self._end("power")
         self._begin_again("power")
 
-    def _do_dies(self, calls: int, calls_in_start: int, kind: str = "") -> None:
-        self._die_later("kill", calls, calls_in_start, kind)
+    def _do_dies(self, *death: Any) -> None:
+        self._die_later("kill", *death)
 
-    def _do_power_dies(self, calls: int, calls_in_start: int, kind: str = "") -> None:
-        self._die_later("power", calls, calls_in_start, kind)
+    def _do_power_dies(self, *death: Any) -> None:
+        self._die_later("power", *death)
 
-    def _die_later(self, way: str, calls: int, calls_in_start: int, kind: str) -> None:
+    def _die_later(  # a step's parameters
+        self,
+        way: str,
+        calls: int,
+        calls_in_start: int,
+        kind: str = "",
+        site: int | list[str] = -1,
+        is_behind: bool = False,
+    ) -> None:
+        """Have the process die at a call, counted from now on, or from behind the next fault.
+
+        The site may be a rank, -1 if the kind alone counts.
+        """
         self._death = (way, calls_in_start)
-        self.world.kill_later(calls, kind)
+        number, step = self.number, self.step
+
+        def arm() -> None:
+            where = {"rank": site} if isinstance(site, int) else Site(*site)._asdict()
+            found = None if site == -1 else self.faults.arm(Fault(DIES, nth=calls, **where))
+            if found is None:
+                self.world.kill_later(calls, kind)
+            else:
+                self.named[number] = [*step[:4], list(found[1:4]), is_behind]
+
+        if is_behind:
+            self.faults.struck = arm
+        else:
+            arm()
 
     def _after_death(self) -> None:
         way, calls_in_start = self._death
@@ -589,6 +664,7 @@ class History:
         failing, self._failing = self._failing, None
         below = failing.below if failing and self.faults.is_armed(failing) else ""
         self._mend()
+        self.faults.struck = None
         if failing and failing.when == START:
             self.faults.arm(failing)
         for client in self._clients:

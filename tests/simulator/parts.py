@@ -41,6 +41,8 @@ PARTS: Final[Mapping[str, Any]] = {
 """Each part by its name. A part has the first four of these, and those others that it needs:
 
 ``WEIGHTS``            its kinds of steps, and how often they come
+``PLACE``              which parameter of its steps says to which log they go, as a share of 1, and
+                       perhaps the next one, too
 ``draw(rng)``          what it decides once for a history, as data; without it steps are rare ones
 ``draw_step(kind, rng)``  the parameters of a step, as data
 ``play(kind, ...)``    the action of a step: a generator that yields each question that it waits for

@@ -216,8 +216,9 @@ class Side:
         self._callers.append(Caller(self))
         return self._callers[-1]
 
-    def beside(self, own: Caller) -> Caller:
+    def beside(self, own: Caller, *, keeps: bool = False) -> Caller:
         """Return a part's own client: nothing is played beside its steps."""
+        del keeps
         return own
 
     def tell(self, line: str) -> None:

@@ -62,6 +62,7 @@ class _Topic(NamedTuple):
 class Compacted:
     """The topics of a history that get shorter; nobody deletes them."""
 
+    PLACE: Final = 1
     WEIGHTS: Final = {"put": 6, "read_keys": 1.5, "limit": 0.7}
 
     @staticmethod

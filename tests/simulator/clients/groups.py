@@ -89,6 +89,7 @@ class Pause(Pending):
 class Groups:
     """The groups of a history and the clients that commit."""
 
+    PLACE: Final = 2
     WEIGHTS: Final = {
         "commit": 5,
         "fetch_offsets": 1.5,

@@ -98,7 +98,7 @@ class Slot:
     """A place for one producer at a time, with a connection of its own."""
 
     def __init__(self, history: History, sequence: int, version: int) -> None:
-        self.client = history.client()
+        self.client = self.own = history.client()
         self.sequence = sequence
         self.version = version
         self.producer: Producer | None = None
@@ -225,6 +225,7 @@ class Sending:
 class Producers:
     """The idempotent producers of a history."""
 
+    PLACE: Final = 2
     WEIGHTS: Final = {
         "producer_send": 5,
         "producer_repeat": 1.5,
@@ -268,6 +269,7 @@ class Producers:
         if slot.is_busy:
             return
         slot.is_busy = True
+        slot.client = self._history.beside(slot.own, keeps=True)
         try:
             if slot.producer is None:
                 yield from self._renew(slot)
@@ -329,7 +331,7 @@ class Producers:
         ]
         must_renew = False
         for at, (batch, question) in enumerate(asked):
-            if at == vanishes:
+            if at == vanishes and slot.client is slot.own:
                 slot.client.reset()
             yield question
             error = self._sending.read(lane, batch, question)

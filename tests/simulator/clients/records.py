@@ -54,6 +54,7 @@ _FETCH_VERSIONS: Final = (4, 11, 12, 13, 18)
 class Records:
     """The topics of a history and their clients."""
 
+    PLACE: Final = 1
     WEIGHTS: Final = {
         "produce": 12,
         "fetch": 3,

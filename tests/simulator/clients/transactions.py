@@ -139,6 +139,7 @@ class Slot:
 class Transactions:
     """The transactional producers of a history."""
 
+    PLACE: Final = 2
     WEIGHTS: Final = {
         "txn_send": 5,
         "txn_offsets": 2,
@@ -155,7 +156,7 @@ class Transactions:
         """
         ids = [
             [rng.choice((11, 12, 13)), rng.choice((5_000, 60_000, 600_000))]
-            for _ in range(rng.choice((1, 2, 2, 3)))
+            for _ in range(rng.choice((1, 2, 2, 3, 6)))
         ]
         first = rng.choice((0, 0, _LAST_EPOCH - rng.randrange(4)))
         compacted: dict[str, str] = {

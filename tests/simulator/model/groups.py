@@ -96,6 +96,7 @@ class Register:
         self.past: list[Write] = []
         self.readings: list[Reading] = []
         self._began = 0
+        self._had_open = False
         self._writes: list[Write] = []
         self._set(Write(NOTHING, 0, 0), 0)
 
@@ -149,6 +150,7 @@ class Register:
     def restarted(self, now: int) -> None:
         """Note that nothing is on its way any more."""
         self._began = now
+        self._had_open = any(each.is_open for each in self._writes)
         for each in self._writes:
             if each.end is None:
                 each.answered(now, is_sure=False)
@@ -170,8 +172,9 @@ class Register:
             allowed = [tuple(each.value) for each in writes]
             raise Wrong(f"{tuple(found)} is committed; it may be one of {allowed}")
         same = [each for each in (*writes, *self.past) if each.value == found]
-        if way == "kill" or any(each.start > self._began for each in writes):
-            self.past += writes  # what came since the start is not durable
+        is_new = self._had_open or any(each.start > self._began for each in writes)
+        if way == "kill" or is_new:
+            self.past += writes  # what came, or ended, since the start is not durable
         else:
             self.past = []
         truth = Write(found, now, min((each.expires_ms for each in same), default=0))

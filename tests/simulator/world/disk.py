@@ -130,6 +130,8 @@ class Disk:
         self.used = self.used_inodes = 0
         self.order: Callable[[list[str]], list[str]] | None = None
         """Returns names in the order in which a folder has them; None: that of their creation."""
+        self.after_fsync: Callable[[], None] = lambda: None
+        """Is called by an fsync when all is durable."""
         self.is_cold: Callable[[str], bool] | None = None
         """Tells whether a file's pages are not in memory, by its path."""
         self._numbers = _NUMBERS if numbers is None else numbers
@@ -614,6 +616,7 @@ class Disk:
             node.settle(len(node.pending))
         else:
             node.settle()
+        self.after_fsync()
 
     def sync_file_range(self, fd: int, start: int, size: int, flags: int) -> None:
         """Have the kernel begin to write: nothing is durable by that."""

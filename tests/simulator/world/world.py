@@ -52,6 +52,7 @@ TURN_BYTES: Final = 1 << 20
 """So much of the disk may one turn of the loop ask for."""
 _TORN: Final = 0.5
 """How often a process that dies in a write has written a part."""
+_HALF: Final = 0.5
 
 
 class Stuck(AssertionError):  # noqa: N818  # a verdict
@@ -84,6 +85,7 @@ class World:
     ``choices`` decides the order of events; ``noise`` answers the seam of randomness. ``now`` is in
     seconds since the beginning. ``read_seconds`` is the cost of a read of the clock.
     ``yields`` and ``steals`` say how often a call of a thread, or of the loop, lets a thread run.
+    An fsync of a thread takes up to ``fsync_seconds`` before it makes anything durable, or after.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class World:
         read_seconds: float = 1e-6,
         yields: float = 0.25,
         steals: float = 0.15,
+        fsync_seconds: float = 0.0,
         is_traced: bool = False,
     ) -> None:
         self.seed = seed
@@ -102,6 +105,7 @@ class World:
         self.read_seconds = read_seconds
         self.yields = yields
         self.steals = steals
+        self.fsync_seconds = fsync_seconds
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(FIRST)
         self.calls = 0
@@ -207,9 +211,18 @@ class World:
         if self.current is None and self.is_serving:
             self._count(kind, path, size)
         if self.find_fault is not None:
-            size = self.find_fault(kind, path, size)
+            whole, size = size, self.find_fault(kind, path, size)
+            if size < whole:  # the rest takes one more
+                self.turn_calls -= 1
         self.offer()
+        if kind == "fsync":
+            self.take_time()
         return size
+
+    def take_time(self) -> None:
+        """Let others run for a part of the time that an fsync takes; the loop's takes none."""
+        if self.fsync_seconds and self.current is not None and self.choices.random() < _HALF:
+            self.sleep(self.fsync_seconds * self.choices.random())
 
     def _count(self, kind: str, path: str, size: int) -> None:
         """Count a call of the loop's thread in this turn."""
