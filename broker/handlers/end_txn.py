@@ -38,7 +38,7 @@ def handle(
         ended = transactions.end_at_once(transactional_id, wanted)
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, version))
-    due = transactions.take_unflushed(transactional_id)
+    due = {} if ended is None else transactions.take_unflushed(transactional_id)
     if ended is None or due:
         return _end_later(context, transactional_id, wanted, ended, due)
     return EndTxnResponse(0, 0, ended.producer_id, ended.producer_epoch)
@@ -59,7 +59,7 @@ async def _end_later(
     try:
         if ended is None:
             ended = await transactions.end(transactional_id, wanted)
-            due |= transactions.take_unflushed(transactional_id)
+            due = transactions.take_unflushed(transactional_id)
         await transactions.journal.flush(due)
     except KafkaError as error:
         return EndTxnResponse(error_code=code_of(error, context.version))

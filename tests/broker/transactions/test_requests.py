@@ -9,8 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from siltstone.broker.topics.features import SUPPORTED
-from siltstone.broker.transactions.transaction import TransactionState
-from siltstone.protocol.errors import InvalidRequest, OutOfOrderSequence
+from siltstone.broker.transactions.transaction import MAX_EPOCH, TransactionState
+from siltstone.protocol.errors import InvalidRequest, KafkaStorageError, OutOfOrderSequence
 from siltstone.protocol.records.journal import Producer
 from tests.support.ask import ask
 from tests.support.kio_messages import request
@@ -539,3 +539,34 @@ async def test_what_is_sent_again_beside_the_fsync_waits_for_it(
     else:
         assert [row.error_code for row in codes] == [E.none] * 2
     assert log.recovery_point == log.log_end_offset
+
+
+async def test_an_end_that_is_refused_leaves_the_markers_of_others_to_the_next(
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker of a time-out is on the disk when the next client of transactions is answered."""
+    topics = home.services.topics
+    await topics.alter(topics.topics["orders"], {"flush.messages": "1"})
+    produce(home, await init(home, "late"), 1, transactional_id="late")
+    home.clock.advance(TIMEOUT_MS + 1)
+    producer = await init(home)
+    coordinator, ids = home.services.transactions(), home.services.producer_ids
+    last = Producer(producer.id, MAX_EPOCH - 1)
+    known = coordinator._states.all
+    known[COPY] = known[COPY]._replace(producer_epoch=last.epoch)
+    produce(home, last)
+    await coordinator.abort_timed_out()
+    whose = {"transactional_id": COPY, "producer_id": last.id, "producer_epoch": last.epoch}
+    wanted = request(26, 5, **whose, committed=True)
+
+    async def refuse() -> int:
+        raise KafkaStorageError
+
+    with monkeypatch.context() as full:
+        full.setattr(ids, "allocate", refuse)
+        refused = await ask(home, 26, wanted, 5)
+    answer = await ask(home, 26, wanted, 5)
+
+    log = log_of(home, 1)
+    assert (refused.error_code, answer.error_code) == (E.kafka_storage_error, E.none)
+    assert (log.log_end_offset, log.recovery_point) == (2, 2)
