@@ -2,7 +2,8 @@
 
 `join` decides what to do, as a pure function: it gets folders by name and id, and returns a plan.
 A folder with a topic's id is never deleted, unless the topic's deletion was begun, or it is empty
-and the catalogue has no such partition: a growth that was refused has left it.
+and neither the catalogue nor Apache Kafka's metadata log has such a partition: a growth that was
+refused has left it.
 """
 
 import logging
@@ -45,7 +46,7 @@ async def recover_topics(
         LogDirError: A repair cannot be written.
     """
     ids = manager.folder_ids()
-    half_made = await io.run(_find_half_made, _find_left_over(ids, catalog.state.topics), manager)
+    half_made = await io.run(_find_left_over, ids, catalog.state.topics, manager)
     plan = join(catalog.state, {each: ids[each] for each in ids if each not in half_made})
     plan.unmarked = [each for each in plan.unmarked if each in manager.logs]
     nameless = [each for each in plan.foreign if ids[each] == UNKNOWN_TOPIC_ID]
@@ -96,16 +97,28 @@ async def recover_topics(
 
 
 def _find_left_over(
-    ids: Mapping[TopicPartition, UUID], topics: Mapping[str, CatalogTopic]
-) -> list[TopicPartition]:
-    """Return the folders of topics that have fewer partitions in the catalogue."""
-    return [
+    ids: Mapping[TopicPartition, UUID], topics: Mapping[str, CatalogTopic], manager: LogManager
+) -> set[TopicPartition]:
+    """Return the folders that refused growths of topics have left. Blocks.
+
+    Apache Kafka's metadata log tells which partitions were added by Apache Kafka instead.
+    """
+    above = [
         each
         for each, topic_id in ids.items()
         if (known := topics.get(each.topic))
         and known.id == topic_id
         and known.partitions <= each.partition
     ]
+    found = _find_half_made(above, manager)
+    if not found:
+        return found
+    from siltstone.broker.topics.settings.metadata_log import (  # noqa: PLC0415  # seldom needed
+        count_partitions,
+    )
+
+    counts = count_partitions([each.path for each in manager.directories])
+    return {each for each in found if each.partition >= counts.get(ids[each], 0)}
 
 
 def _find_half_made(

@@ -1,4 +1,4 @@
-"""Topics' own settings from the metadata log in a folder that came from Apache Kafka.
+"""Topics' settings and partitions from the metadata log in a folder that came from Apache Kafka.
 
 ``__cluster_metadata-0`` is a log like any other, with snapshots in it
 (``OFFSET-EPOCH.checkpoint``). A snapshot has the state from all records below its offset. The value
@@ -28,6 +28,8 @@ FOLDER: Final = "__cluster_metadata-0"
 _SNAPSHOT: Final = re.compile(r"(\d{20})-\d{10}\.checkpoint")
 _SEGMENT: Final = re.compile(r"(\d{20})\.log")
 _FRAME: Final = 1
+_PARTITION: Final = 3  # PartitionRecord; in each version it begins with its number and topic id
+_PARTITION_BYTES: Final = 20
 _OF_TOPIC: Final = 2  # ConfigResource.Type.TOPIC
 _BEGIN: Final = 23  # BeginTransactionRecord
 _END: Final = 24
@@ -70,9 +72,13 @@ _MESSAGES: Final = {
 
 @dataclass(slots=True)
 class _Topics:
-    """The topics according to the records read so far, and their own settings."""
+    """The topics according to the records read so far, with their own settings.
+
+    ``counts`` are the numbers of partitions by topic id, also of deleted topics.
+    """
 
     ids: dict[str, bytes] = field(default_factory=dict)
+    counts: dict[bytes, int] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     _open: list[tuple[int, bytes]] | None = None  # the records of a transaction
 
@@ -91,8 +97,8 @@ class _Topics:
             records, self._open = self._open or (), None
             for each, body in records:
                 self._apply(each, body)
-        elif kind in _MESSAGES:
-            if version:
+        elif kind in _MESSAGES or kind == _PARTITION:
+            if version and kind != _PARTITION:
                 raise ValueError(f"a record of kind {kind} has version {version}")
             if self._open is None:
                 self._apply(kind, value[at:])
@@ -100,6 +106,12 @@ class _Topics:
                 self._open.append((kind, value[at:]))
 
     def _apply(self, kind: int, body: bytes) -> None:
+        if kind == _PARTITION:
+            if len(body) < _PARTITION_BYTES:
+                raise ValueError(f"the record of a partition has {len(body)} bytes")
+            number, topic_id = int.from_bytes(body[:4], signed=True), body[4:_PARTITION_BYTES]
+            self.counts[topic_id] = max(self.counts.get(topic_id, 0), number + 1)
+            return
         row, _ = _MESSAGES[kind].read(0, body, 0, len(body))
         if isinstance(row, TopicRecord):
             self.ids[row.name] = row.id
@@ -119,6 +131,16 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
     The result is empty if no directory has a metadata log. If the log is damaged, the records
     before the damage count, and a line is logged.
     """
+    topics = _read(directories)
+    return {UUID(bytes=id_): topics.settings.get(name, {}) for name, id_ in topics.ids.items()}
+
+
+def count_partitions(directories: "Sequence[Path]") -> "Mapping[UUID, int]":
+    """Return how many partitions the topics have in a metadata log, likewise. Blocks."""
+    return {UUID(bytes=id_): count for id_, count in _read(directories).counts.items()}
+
+
+def _read(directories: "Sequence[Path]") -> _Topics:
     topics = _Topics()
     for directory in directories:
         folder = directory / FOLDER
@@ -134,7 +156,7 @@ def read_topic_settings(directories: "Sequence[Path]") -> "Mapping[UUID, Mapping
                 folder,
                 error.message if isinstance(error, KafkaError) else str(error),
             )
-    return {UUID(bytes=id_): topics.settings.get(name, {}) for name, id_ in topics.ids.items()}
+    return topics
 
 
 def _read_values(folder: "Path") -> "Iterator[bytes]":

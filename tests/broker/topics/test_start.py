@@ -11,6 +11,8 @@ from siltstone.broker.http.values import HttpRequest
 from siltstone.broker.topics.settings import metadata_log
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.protocol.names import uuid_text
+from siltstone.protocol.records.build import build_batch
+from siltstone.protocol.records.record import Record
 from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from tests.support.appending import append
@@ -84,6 +86,25 @@ async def test_a_partition_with_records_that_the_catalogue_lacks_is_adopted(
     topic = home.services.topics.topics["orders"]
 
     assert [each and each.log_end_offset for each in topic.logs] == [7, 0, 0, 7]
+    await home.close()
+
+
+async def test_a_partition_that_apache_kafka_added_is_adopted_without_records(
+    tmp_path: Path,
+) -> None:
+    """As after the way back to Kafka, where the topic grew; one that Kafka does not know goes."""
+    topic_id = await _make(tmp_path)
+    data = tmp_path / "data-0"
+    for number in (2, 3, 4):
+        shutil.copytree(data / "orders-1", data / f"orders-{number}")
+    values = [b"\x01\x03\x02" + number.to_bytes(4) + topic_id.bytes + b"\0" for number in range(4)]
+    records = [Record(number, 0, None, value) for number, value in enumerate(values)]
+    (data / metadata_log.FOLDER).mkdir()
+    (data / metadata_log.FOLDER / f"{0:020d}.log").write_bytes(build_batch(records))
+    home = await ServicesOnDisk(tmp_path).open()
+
+    assert home.services.topics.topics["orders"].partitions == 4
+    assert not (data / "orders-4").exists()
     await home.close()
 
 

@@ -6,7 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from siltstone.broker.topics.settings.metadata_log import FOLDER, read_topic_settings
+from siltstone.broker.topics.settings.metadata_log import (
+    FOLDER,
+    count_partitions,
+    read_topic_settings,
+)
 from siltstone.protocol.core.constants import CONTROL
 from siltstone.protocol.names import parse_uuid
 from siltstone.protocol.records.build import build_batch
@@ -73,6 +77,13 @@ def test_what_apache_kafka_wrote_is_read() -> None:
         },
         ids["again-0"]: {"segment.ms": "7200000"},  # not of the topic that had this name before
     }
+
+
+def test_the_partitions_that_apache_kafka_wrote_are_counted() -> None:
+    """By the id of their topic."""
+    orders = parse_uuid((KAFKAS / "orders-0/partition.metadata").read_text().split()[-1])
+
+    assert count_partitions([KAFKAS])[orders] == 2
 
 
 def test_no_metadata_log_is_no_settings(tmp_path: Path) -> None:
