@@ -96,9 +96,10 @@ class TransactionCoordinator:
     def take_unflushed(self, transactional_id: str) -> dict[Log, None]:
         """Return the logs whose fsyncs ``flush.messages`` asks for before an answer to the id.
 
-        Those of markers are the caller's from now on.
+        Those of markers are waited for by answers to this id alone from now on.
         """
-        return self.journal.find_unwritten_of(transactional_id) | self.markers.take_unflushed()
+        due = self.journal.find_unwritten_of(transactional_id)
+        return due | self.markers.take_unflushed(transactional_id)
 
     async def initialise(
         self, transactional_id: str, expected: Expected | None, timeout_ms: int
@@ -323,6 +324,7 @@ class TransactionCoordinator:
                 continue
             try:
                 self._states.remove(transactional_id)
+                self.markers.forget(transactional_id)
             except KafkaError as error:
                 _logger.warning(
                     "transactional id is not removed yet transactional_id=%r reason=%s",

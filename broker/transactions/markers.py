@@ -41,19 +41,42 @@ class MarkerWriter:
     """Appends markers (loop only).
 
     ``offsets`` is called for each marker in a partition of ``__consumer_offsets``, since the marker
-    commits or drops the offsets of the transaction.
+    commits or drops the offsets of the transaction. ``_unflushed`` has the ends of markers that
+    ``flush.messages`` wants on the disk, ``_taken`` those that answers to an id wait for.
     """
 
     def __init__(self, topics: TopicRegistry, offsets: Offsets, clock: Clock) -> None:
-        self._unflushed: dict[Log, None] = {}
+        self._unflushed: dict[Log, int] = {}
+        self._taken: dict[str, dict[Log, int]] = {}
         self._topics = topics
         self._offsets = offsets
         self._clock = clock
 
-    def take_unflushed(self) -> dict[Log, None]:
-        """Return the logs whose markers wait for an fsync; from now on it is the caller's."""
-        taken, self._unflushed = self._unflushed, {}
-        return taken
+    def take_unflushed(self, transactional_id: str) -> dict[Log, None]:
+        """Return the logs whose markers wait for an fsync; from now on answers to the id wait.
+
+        They are returned for this id again until they are on the disk, as the request that waits
+        for the fsync may be cancelled. An fsync that has failed is told once.
+        """
+        if not (self._unflushed or self._taken):
+            return {}
+        again = self._taken.pop(transactional_id, {})
+        due = {log: end for log, end in again.items() if log.directory.failure is None}
+        due |= self._unflushed
+        self._unflushed = {}
+        logs = self._topics.logs
+        due = {
+            log: end
+            for log, end in due.items()
+            if log.recovery_point < end and logs.get(log.topic_partition) is log
+        }
+        if due:
+            self._taken[transactional_id] = due
+        return dict.fromkeys(due)
+
+    def forget(self, transactional_id: str) -> None:
+        """Forget what answers to an id wait for, since the id is removed."""
+        self._taken.pop(transactional_id, None)
 
     def write_all(self, outcome: Outcome, partitions: Iterable[tuple[str, int]]) -> None:
         """Write the marker to each partition, even to one that has it already.
@@ -114,7 +137,7 @@ class MarkerWriter:
         if topic == OFFSETS_TOPIC:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
         if written.flush_due:
-            self._unflushed[target] = None
+            self._unflushed[target] = written.base_offset + 1
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:

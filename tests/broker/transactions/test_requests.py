@@ -570,3 +570,29 @@ async def test_an_end_that_is_refused_leaves_the_markers_of_others_to_the_next(
     log = log_of(home, 1)
     assert (refused.error_code, answer.error_code) == (E.kafka_storage_error, E.none)
     assert (log.log_end_offset, log.recovery_point) == (2, 2)
+
+
+async def test_an_end_that_is_sent_again_waits_for_the_markers(home: ServicesOnDisk) -> None:
+    """Also if the connection of the first request is lost before its fsyncs."""
+    topics = home.services.topics
+    producer = await init(home)
+    for index in range(2):
+        produce(home, producer, index)
+    await asyncio.to_thread(log_of(home, 1).flush)
+    await topics.alter(topics.topics["orders"], {"flush.messages": "1"})
+    whose = {"transactional_id": COPY, "producer_id": producer.id, "producer_epoch": producer.epoch}
+    wanted = request(26, 5, **whose, committed=True)
+    logs = [log_of(home, index) for index in range(2)]
+
+    with logs[0]._flush_lock:
+        first, again = (asyncio.ensure_future(ask(home, 26, wanted, 5)) for _ in range(2))
+        await give_turns_until(lambda: logs[1].log_end_offset == 2, "the markers")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        is_early = again.done()
+        first.cancel()
+    answer = await again
+
+    assert not is_early
+    assert answer.error_code is E.none
+    assert [each.recovery_point for each in logs] == [2, 2]
