@@ -162,7 +162,7 @@ class Consumers:
         row = self._row(band, member, how)
         sent_ms, was_sure = self._history.now_ms, member.is_sure(self._history.now_ms)
         was_free, member.is_free = member.is_free, False
-        before = band.epoch
+        before, peers = band.epoch, band.find_sure(sent_ms)
         asked = member.client.send(BEAT, row, member.version)
         yield asked
         if asked.is_lost:
@@ -174,7 +174,7 @@ class Consumers:
             f" {answer.member_epoch} {_text(answer.assignment)}"
         )
         if answer.error_code == 0:
-            band.taken(member, answer, (sent_ms, before), self._history.now_ms)
+            band.taken(member, answer, (sent_ms, before, peers), self._history.now_ms)
             band.stay(member, self._history.now_ms, was_sure=was_sure)
             band.check_names(member, self._groups.topics.values())
             member.alive_ms = sent_ms + self._session_ms

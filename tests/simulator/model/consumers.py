@@ -119,8 +119,12 @@ class Band(GroupModel):
             and (not topic or all(type(one) is list and topic in one for one in each.agreed))
         }
 
-    def taken(self, member: Consumer, answer: Any, sent: tuple[int, int], now_ms: int) -> None:
-        """Note the answer to a heartbeat that was taken, and ``sent``: when, and in which epoch.
+    def taken(
+        self, member: Consumer, answer: Any, sent: tuple[int, int, set[str]], now_ms: int
+    ) -> None:
+        """Note the answer to a heartbeat that was taken.
+
+        ``sent`` is when it was sent, in which epoch, and which members the group had for sure then.
 
         Answers to two heartbeats may be read in another order than the broker has served them, and
         a group that all have left begins again while a heartbeat is on its way.
@@ -130,12 +134,13 @@ class Band(GroupModel):
         """
         what, epoch = f"{self.name}: member {answer.member_id}", answer.member_epoch
         sent_ms, before = sent[0], min(sent[1], self.epoch)
+        stayed = [each for each in self.members if each.id in sent[2] and each.is_sure(now_ms)]
         is_new = not member.is_member
         others = [each for each in self.members if each is not member]
         if epoch < member.epoch or epoch < 1:
             raise Wrong(f"{what} is in epoch {epoch} after {member.epoch}")
         if is_new:
-            if epoch < before and any(each.is_sure(now_ms) for each in others):
+            if epoch < before and stayed:
                 raise Wrong(f"{what} joins in epoch {epoch}, others were in {before}")
             if answer.assignment is None:
                 raise Wrong(f"{what} joins and gets no assignment")
