@@ -273,9 +273,10 @@ class LogSegment(ReadableSegment):
         recovered has none of them, and an append may activate it meanwhile. Files that were
         deleted, or whose folder was renamed meanwhile, need no flush (KAFKA-15391).
         """
+        is_too_long = self._preallocated and self._sealed  # in this order, against `activate`
         sealed = self._sealed and self._file is not None
         with suppress(FileNotFoundError):
-            if sealed:
+            if is_too_long:
                 self._trim()
             file = self.file()
             files.fsync(file.fileno())

@@ -351,6 +351,18 @@ class TestFlushing:
         assert log.stat().st_blocks * 512 < 1 << 16
         assert log.stat().st_size == written.size
 
+    def test_room_of_an_empty_segment_is_given_back(self, tmp_path: Path) -> None:
+        """As of a cleaned one that no record is left for: no later start looks at its end."""
+        written = make_segment(tmp_path, TopicConfig(preallocate=True, segment_bytes=1 << 20))
+        log = tmp_path / LOG
+        if log.stat().st_blocks * 512 < 1 << 20:
+            pytest.skip("the file system under tmp_path cannot reserve room")
+
+        written.seal()
+        written.flush()
+
+        assert log.stat().st_blocks == 0
+
     def test_room_that_an_earlier_run_reserved_is_given_back(self, tmp_path: Path) -> None:
         """A kill left the segment empty, so that no start looked at its end."""
         config = TopicConfig(preallocate=True, segment_bytes=1 << 20)
