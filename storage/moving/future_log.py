@@ -15,6 +15,7 @@ from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log.epochs import LeaderEpochs
 from siltstone.storage.log.log import Log
+from siltstone.storage.moving.file_copy import reading_source
 from siltstone.storage.moving.segment_copy import SegmentCopy
 from siltstone.storage.segment.segment import LogSegment, LogView
 from siltstone.storage.topic_partition import (
@@ -232,10 +233,11 @@ class FutureLog:
         for offset in self.log.producers.snapshots:
             if offset not in self._snapshots:
                 name = files.segment_file_name(offset, files.SNAPSHOT)
-                try:
-                    data = files.read_bytes(self.log.path / name)
-                except FileNotFoundError:
-                    continue  # the file is written neither in the log nor in the copy yet
+                with reading_source():
+                    try:
+                        data = files.read_bytes(self.log.path / name)
+                    except FileNotFoundError:
+                        continue  # the file is written neither in the log nor in the copy yet
                 files.replace_file(self.path / name, data)
                 self._snapshots.add(offset)
 

@@ -61,9 +61,10 @@ class SegmentCopy:
         source = self._source
         with reading_source():
             cut = source.cut(self.position, SLICE_BYTES, limit, at_least_one=True)
+            file = source.file()
         count = cut.end - self.position
         book(count)
-        copy_range(source.file().fileno(), self._fileno(), self.position, count)
+        copy_range(file.fileno(), self._fileno(), self.position, count)
         self.position = cut.end
         self.next_offset = cut.next_offset
         return count
@@ -94,9 +95,9 @@ class SegmentCopy:
         if self.is_finished:
             self.twin.follow(self._source)
             return self.twin
-        copy_range(
-            self._source.file().fileno(), self._fileno(), self.position, limit - self.position
-        )
+        with reading_source():
+            file = self._source.file()
+        copy_range(file.fileno(), self._fileno(), self.position, limit - self.position)
         self.position = limit
         if not is_active or not self._has_indexes:
             self._copy_indexes(durable=False)
@@ -126,7 +127,8 @@ class SegmentCopy:
 
     def _copy_aborted(self, *, durable: bool) -> None:
         kind = files.TRANSACTION_INDEX
-        size = self._source.files.find_size(kind)
+        with reading_source():
+            size = self._source.files.find_size(kind)
         if size is None:
             files.unlink(self._path(kind))
         elif durable or files.find_size(str(self._path(kind))) != size:

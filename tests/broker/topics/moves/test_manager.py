@@ -515,14 +515,25 @@ async def test_a_broken_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         check_log(log)
 
 
-async def test_an_unreadable_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("call", "path"),
+    [
+        ("pread", "data-0/orders-0/"),
+        ("stat", "data-0/orders-0/00000000000000000000.txnindex"),
+        ("open", "data-0/orders-0/00000000000000000006.snapshot"),
+    ],
+)
+async def test_an_unreadable_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, path: str
+) -> None:
     """The other disk is not blamed for it."""
     async with Directories(tmp_path) as home:
         log = await home.create()
         _fill(log)
         disk = install(monkeypatch)
-        disk.fail("copy_file_range")
-        disk.fail("pread", path="data-0/orders-0/")
+        if call == "pread":
+            disk.fail("copy_file_range")
+        disk.fail(call, path=path)
         await home.move()
         disk.mend()
 
