@@ -73,9 +73,10 @@ cdef class Route:
     def load_tables(self, version: int) -> Table:
         """Build the tables of a version, unless they exist."""
         request, response = self.api.load_messages()
-        self.requests[version] = table = request.table(version)
+        table = request.table(version)
         self.responses[version] = response.table(version)
         self.has_tags[version] = response.has_tagged_head(version)
+        self.requests[version] = table  # last: it stands for all three
         return table
 
     def _load_and_handle(self, *arguments):
