@@ -4,7 +4,8 @@ Clients never send the password itself, only a salted form. When a change is ans
 disk and in force for new logins. As in Apache Kafka a request may name a user only once.
 
 Differs from Kafka: an empty salt is refused with UNACCEPTABLE_CREDENTIAL, since equal passwords
-would be seen to be equal.
+would be seen to be equal; a user added by the request that deletes the last other user of a
+mechanism stays, where Apache Kafka answers 0 and loses that user.
 """
 
 from collections import Counter
