@@ -216,7 +216,7 @@ def _report(plan: "Plan", manager: LogManager, *, lost: int) -> None:
             topic_partition,
         )
     for topic_partition in plan.doomed:
-        _logger.info("folder of a deleted topic is removed partition=%s", topic_partition)
+        _logger.info("folder is removed, no topic has the partition partition=%s", topic_partition)
 
 
 MAX_PARTITIONS = 10_000
