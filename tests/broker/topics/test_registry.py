@@ -26,7 +26,7 @@ from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append
 from tests.support.batches import make_batch
-from tests.support.faults import install
+from tests.support.faults import Disk, install
 from tests.support.logs import append_waiting
 from tests.support.services import ServicesOnDisk
 
@@ -325,6 +325,17 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
     assert _folders(home) == ["orders-0"]
 
 
+async def leave_half_a_partition(
+    home: ServicesOnDisk, disk: Disk, topic: Topic, count: int
+) -> None:
+    """Have a growth of "orders" fail, and its undo, too: a part of partition 1 stays."""
+    disk.fail("create", errno.ENOSPC, "orders-1/0")
+    disk.fail("unlink", errno.EIO, "orders-1/partition")
+    with pytest.raises(KafkaStorageError):
+        await home.services.topics.add_partitions(topic, count)
+    disk.mend()
+
+
 async def test_half_a_partition_of_a_deleted_topic_goes_with_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,11 +344,7 @@ async def test_half_a_partition_of_a_deleted_topic_goes_with_the_next_start(
     topics = home.services.topics
     topic = await topics.create("orders", 1, {})
     disk = install(monkeypatch)
-    disk.fail("create", errno.ENOSPC, "orders-1/0")
-    disk.fail("unlink", errno.EIO, "orders-1/partition")
-    with pytest.raises(KafkaStorageError):
-        await topics.add_partitions(topic, 2)
-    disk.mend()
+    await leave_half_a_partition(home, disk, topic, 2)
     home.services.logs.directories[0].check()
     await topics.delete(topic)
     await topics.create("others", 1, {})
@@ -356,11 +363,7 @@ async def test_half_a_partition_of_a_refused_growth_goes_with_the_next_start(
     home = await ServicesOnDisk(tmp_path).open()
     topic = await home.services.topics.create("orders", 1, {})
     disk = install(monkeypatch)
-    disk.fail("create", errno.ENOSPC, "orders-1/0")
-    disk.fail("unlink", errno.EIO, "orders-1/partition")
-    with pytest.raises(KafkaStorageError):
-        await home.services.topics.add_partitions(topic, 3)
-    disk.mend()
+    await leave_half_a_partition(home, disk, topic, 3)
     assert _folders(home) == ["orders-0", "orders-1"]
     home.crash()
     again = await ServicesOnDisk(tmp_path).open()
@@ -378,11 +381,7 @@ async def test_half_a_partition_whose_removal_may_be_lost_keeps_the_id(
     topic = await topics.create("orders", 1, {})
     other = logs.directories[1]
     disk = install(monkeypatch)
-    disk.fail("create", errno.ENOSPC, "orders-1/0")
-    disk.fail("unlink", errno.EIO, "orders-1/partition")
-    with pytest.raises(KafkaStorageError):
-        await topics.add_partitions(topic, 2)
-    disk.mend()
+    await leave_half_a_partition(home, disk, topic, 2)
     other.check()
     assert (other.path / "orders-1").exists()
     disk.fail("fsync", errno.EIO, str(other.path))
