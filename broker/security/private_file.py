@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from siltstone.broker.process.again import Again
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import OneByOne
 from siltstone.protocol.errors import KafkaError, KafkaStorageError, PolicyViolation
@@ -79,21 +80,32 @@ def replace_private(path: Path, content: bytes) -> None:
     Raises:
         OSError: The disk did not take the content. The old file has stayed or was put back: after a
             refused change, a restart must not find the change.
+        NotPutBack: The disk refused that, too.
     """
     before = None
     with suppress(FileNotFoundError):
         before = files.read_whole(path)
     try:
         files.replace_file(path, content, mode=_MODE)
-    except OSError:
-        files.put_back(path, before, _MODE)
+    except OSError as error:
+        if not files.put_back(path, before, _MODE):
+            raise NotPutBack(error.errno, error.strerror, before) from error
         raise
+
+
+class NotPutBack(OSError):  # noqa: N818  # a refusal, as other errors of the disk
+    """A file has neither taken its new content nor surely its old one back: ``before``."""
+
+    def __init__(self, number: int | None, text: str | None, before: bytes | None) -> None:
+        super().__init__(number, text)
+        self.before = before
 
 
 class PrivateWriter:
     """Changes a private file of a running broker, one change after the other (loop only).
 
-    ``what`` names the content of the file in the message of a refusal.
+    ``what`` names the content of the file in the message of a refusal. If the disk refuses a change
+    and then the old content as well, that is tried again: until then a start may find the change.
     """
 
     def __init__(self, path: Path, what: str, io: IoThreads) -> None:
@@ -101,14 +113,25 @@ class PrivateWriter:
         self._what = what
         self._io = io
         self._changes = OneByOne(what, KafkaError)
+        self._before: bytes | None = None
+        self._restoring = Again(f"{what} put back", lambda: self.make(self._put_back()))
 
     async def make(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change; it is completed even if the caller is cancelled."""
         return await self._changes.make(change)
 
     async def finish(self) -> None:
-        """Wait until all changes that have begun are completed."""
+        """Wait until all changes that have begun are completed, or put back."""
+        await self.make(self._put_back())
+        self._restoring.end()
         await self._changes.finish()
+
+    async def _put_back(self) -> None:
+        """Put back the content that is in force, unless a change has replaced it meanwhile."""
+        if self._restoring.is_due and await self._io.run(
+            files.put_back, self._path, self._before, _MODE
+        ):
+            self._restoring.end()
 
     async def write(self, encode: Callable[[T], bytes], content: T) -> None:
         """Replace the content on the disk; only a change calls this.
@@ -131,6 +154,10 @@ class PrivateWriter:
         try:
             await self._io.run(write, *arguments)
         except OSError as error:
+            if isinstance(error, NotPutBack) and not self._restoring.is_due:
+                self._before = error.before
+                self._restoring.begin()
             raise KafkaStorageError(
                 f"{self._path} cannot be written ({error.strerror}); make room or check the disk"
             ) from error
+        self._restoring.end()

@@ -8,8 +8,10 @@ fsyncs, not a thousand.
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias
 
+from siltstone.broker.process.again import Again
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import Tasks
 from siltstone.protocol.errors import KafkaStorageError
@@ -25,7 +27,8 @@ class CatalogWriter:
 
     ``state`` is the content that is on the disk. When `commit` returns, its change is in ``state``
     and on the disk. If a write fails, none of its changes has happened, and ``on_failure`` is
-    called, since the log directory with the file may be unusable.
+    called, since the log directory with the file may be unusable. The file gets its old content
+    back; as long as the disk refuses that, too, the next start may find the changes.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class CatalogWriter:
         self._deferred: list[Change] = []
         self._writing = False
         self._tasks = Tasks()
+        self._restoring = Again("catalogue put back", self._write_state)
 
     async def commit(self, change: Change) -> None:
         """Write a change to the disk. The write continues if the caller is cancelled.
@@ -62,12 +66,17 @@ class CatalogWriter:
         self._deferred.append(change)
 
     async def close(self) -> None:
-        """Write the deferred changes; a disk that refuses them is logged. Idempotent."""
-        if self._deferred or self._writing:
+        """Write what the disk still lacks; a disk that refuses it is logged. Idempotent."""
+        if self._deferred or self._writing or self._restoring.is_due:
             try:
                 await self.commit(_change_nothing)
             except KafkaStorageError as error:
                 _logger.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # the disk's fault
+        self._restoring.end()
+
+    async def _write_state(self) -> None:
+        with suppress(KafkaStorageError):  # it is tried again
+            await self.commit(_change_nothing)
 
     async def _write_all(self) -> None:
         try:
@@ -88,13 +97,15 @@ class CatalogWriter:
             await self._io.run(self._catalog.write, draft)
         except OSError as error:
             self._deferred[:0] = deferred
-            await self._io.run(self._catalog.put_back, self.state)
+            if not await self._io.run(self._catalog.put_back, self.state):
+                self._restoring.begin()
             self._on_failure(error)
             refusal = KafkaStorageError(
                 f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
             )
         else:
             self.state = draft
+            self._restoring.end()
         for _, done in pending:
             if done.done():
                 continue  # its caller was cancelled
@@ -105,4 +116,4 @@ class CatalogWriter:
 
 
 def _change_nothing(state: CatalogState) -> None:
-    """Change nothing: the write is for the deferred changes."""
+    """Change nothing: the write is for deferred changes, or for the state as it is."""

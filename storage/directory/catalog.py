@@ -115,13 +115,14 @@ class Catalog:
         """
         files.replace_file(self.path, encode(state), mode=_mode_of(state))
 
-    def put_back(self, state: CatalogState) -> None:
-        """Restore the old content after a write that failed. Blocks.
+    def put_back(self, state: CatalogState) -> bool:
+        """Restore the old content after a write that failed; tell whether it is there. Blocks.
 
         The client of a failed change got an error, so a restart must not find that change, such as
         the deletion of a topic that is still used. And with half a file no broker starts.
         """
-        files.put_back(self.path, encode(state) if state.generation else None, _mode_of(state))
+        content = encode(state) if state.generation else None
+        return files.put_back(self.path, content, _mode_of(state))
 
 
 def _mode_of(state: CatalogState) -> int:

@@ -605,18 +605,21 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
             fsync(folder)
 
 
-def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> None:
+def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> bool:
     """Restore the old content of a file, or delete the file, after `replace_file` failed. Blocks.
 
     The new file may have the name already. If the old content is still in place, nothing changes.
-    The content is restored with an fsync: otherwise a power failure could leave half a file. An
-    error of the disk is ignored.
+    The content is restored with an fsync: otherwise a power failure could leave half a file.
+    Returns false if the disk refuses it, so that a start may find the new content.
     """
-    with suppress(OSError):
+    try:
         if content is None:
             unlink(path)
         elif read_whole(path) != content:
             replace_file(path, content, mode=mode)
+    except OSError:
+        return False
+    return True
 
 
 def write_again(path: Path) -> None:

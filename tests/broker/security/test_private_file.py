@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from siltstone.broker.process import again
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.security.acl import Operation, ResourceType
 from siltstone.broker.security.acl_store import AclWriter, load_acls
@@ -17,8 +18,8 @@ from siltstone.broker.security.scram import make_verifier
 from siltstone.broker.security.users import UserStore, UserWriter
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
-from tests.support.faults import install
-from tests.support.waiting import begin_and_go
+from tests.support.faults import ALWAYS, install
+from tests.support.waiting import begin_and_go, equals, give_turns_until
 
 VERIFIER = make_verifier(PLAIN_HASH, "secret")
 
@@ -140,3 +141,28 @@ async def test_a_start_finds_nothing_that_was_refused(
     assert kept.found() == kept.in_force() == before
     for number, (call, _) in enumerate(disk.calls):
         assert call != "rename" or disk.calls[number - 1][0] == "fsync"
+
+
+@KINDS
+@pytest.mark.parametrize("then", ["waits", "stops", "goes on"])
+async def test_an_old_file_that_the_disk_refuses_is_put_back_later(
+    tmp_path: Path, io: IoThreads, monkeypatch: pytest.MonkeyPatch, kind: Kind, then: str
+) -> None:
+    """Within a second or so, at the stop, or with the next change."""
+    monkeypatch.setattr(again, "_PAUSE_SECONDS", 0.001 if then == "waits" else 60.0)
+    kept = kind(tmp_path, io)
+    await kept.add("old")
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=ALWAYS)
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
+        await kept.add("new")
+    assert set(kept.found()) == {"old", "new"}
+    disk.mend()
+    if then == "stops":
+        await kept.writer.file.finish()
+    elif then == "goes on":
+        await kept.add("next")
+
+    wanted = ["next", "old"] if then == "goes on" else ["old"]
+    await give_turns_until(lambda: sorted(kept.found()), "what a start finds", equals(wanted))
+    assert sorted(kept.in_force()) == wanted

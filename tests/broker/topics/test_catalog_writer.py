@@ -9,11 +9,13 @@ from uuid import UUID
 
 import pytest
 
+from siltstone.broker.process import again
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.directory.catalog import Catalog, CatalogState, CatalogTopic
 from tests.support.faults import ALWAYS, install
+from tests.support.waiting import equals, give_turns_until
 
 
 class CountedCatalog(Catalog):
@@ -160,3 +162,29 @@ async def test_a_change_outlives_its_client(tmp_path: Path) -> None:
     await writer.commit(_add(2))
 
     assert list(writer.state.topics) == ["t1", "t2"]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_an_old_catalogue_that_the_disk_refuses_is_put_back_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """Within a second or so, or at the stop: what was refused is not there after a restart."""
+    monkeypatch.setattr(again, "_PAUSE_SECONDS", 60.0 if stops else 0.001)
+    writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1))
+    await writer.commit(_add(1))
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=ALWAYS)
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(_add(2))
+    assert "t2" in _found(tmp_path)
+    disk.mend()
+    if stops:
+        await writer.close()
+
+    await give_turns_until(lambda: _found(tmp_path), "topics of a start", equals(["t1"]))
+
+
+def _found(folder: Path) -> list[str]:
+    catalog = Catalog([folder])
+    catalog.load()
+    return list(catalog.state.topics)
