@@ -214,6 +214,7 @@ class World:
             whole, size = size, self.find_fault(kind, path, size)
             if size < whole:  # the rest takes one more
                 self.turn_calls -= 1
+                self.turn_bytes -= whole - size
         self.offer()
         if kind == "fsync":
             self.take_time()
