@@ -116,7 +116,7 @@ class Catalog:
         files.replace_file(self.path, encode(state), mode=_mode_of(state))
 
     def put_back(self, state: CatalogState) -> bool:
-        """Restore the old content after a write that failed; tell whether it is there. Blocks.
+        """Restore the old content after a write that failed; tell whether it is back. Blocks.
 
         The client of a failed change got an error, so a restart must not find that change, such as
         the deletion of a topic that is still used. And with half a file no broker starts.
