@@ -168,7 +168,7 @@ async def test_a_change_outlives_its_client(tmp_path: Path) -> None:
 async def test_an_old_catalogue_that_the_disk_refuses_is_put_back_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stops: bool
 ) -> None:
-    """Within a second or so, or at the stop: what was refused is not there after a restart."""
+    """Within a second or so, or at the stop: what was refused is gone after a restart."""
     monkeypatch.setattr(again, "_PAUSE_SECONDS", 60.0 if stops else 0.001)
     writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1))
     await writer.commit(_add(1))
