@@ -356,9 +356,15 @@ class History:
         """Tell whether all must succeed with a partition: also beside a directory that fails."""
         if self._failing is None or self._is_armed:
             return self.is_sound
-        log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
-        is_beside = log is not None and str(log.directory.path) != self._failing.below
+        is_beside = not self.is_failing(topic, partition)
         return is_beside and self.hits - self.faults.hit_below == self._forgiven
+
+    def is_failing(self, topic: str, partition: int) -> bool:
+        """Tell whether a partition's log is in a directory that fails, or is not found."""
+        if self._failing is None:
+            return False
+        log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
+        return log is None or str(log.directory.path) == self._failing.below
 
     @property
     def is_over(self) -> bool:

@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 
 PORT: Final = 9092
 ROOT: Final = "/sim"
+JOURNAL_PARTITIONS: Final = 2
 SETTINGS: Final = (
     f"log.dirs={ROOT}/a",
     f"listeners=PLAINTEXT://127.0.0.1:{PORT}",
     "http.listener=127.0.0.1:8080",
-    "offsets.topic.num.partitions=2",
-    "transaction.state.log.num.partitions=2",
+    f"offsets.topic.num.partitions={JOURNAL_PARTITIONS}",
+    f"transaction.state.log.num.partitions={JOURNAL_PARTITIONS}",
 )
 """The settings of every history; those of its own come behind them."""
 _PATIENCE_SECONDS: Final = 120.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from siltstone.protocol.java import partition_for
 from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.offset_commit import (
@@ -25,6 +26,7 @@ from siltstone.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from tests.simulator.incarnation import JOURNAL_PARTITIONS
 from tests.simulator.model.groups import (
     NOTHING,
     Committed,
@@ -537,7 +539,7 @@ class Groups:
                     f"{group.name} {topic.name}-{place}: {tuple(value)} is committed;"
                     f" it may be one of {allowed}"
                 )
-            if is_judged and self._is_overdue(each, value):
+            if is_judged and self._is_overdue(each, value) and not self._must_stay(group):
                 overdue.append(f"{group.name} {topic.name}-{place}: {tuple(value)}")
         return overdue
 
@@ -548,6 +550,11 @@ class Groups:
         late = self._history.now_ms - 2 * self._check_ms
         is_late = bool(due) and late > max(*due, self._quiet_ms)
         return is_late and not (transactions and transactions.may_pend(reading.register))
+
+    def _must_stay(self, group: GroupModel) -> bool:
+        """Tell whether the directory of the group's journal fails, so that no deletion is taken."""
+        partition = partition_for(group.name, JOURNAL_PARTITIONS)
+        return self._history.is_failing("__consumer_offsets", partition)
 
     # The judge.
 

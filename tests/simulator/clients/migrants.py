@@ -45,6 +45,8 @@ _REBALANCE, _UNRELEASED = 27, 111
 _REFUSALS: Final = (22, 25, _REBALANCE, GROUP_ID_NOT_FOUND, 82, 110, _UNRELEASED, 113)
 """Another generation or epoch, an unknown or fenced member, a rebalance, an id that is in use."""
 _SESSION_MS: Final = 6_000
+_STRANGER_MS: Final = 60_000
+"""The longest session of any history, and some time to note its end."""
 _LEAVES, _LEAVES_A_WHILE = -1, -2
 _ROUNDS: Final = 110
 
@@ -97,6 +99,7 @@ class Migrants:
         self._history = history
         self._ids = 0
         self._is_busy = False
+        self._strangers_until = 0
         self._members = [
             Migrant(history.client(), f"goose{at}" if is_static else None, is_newer=is_newer)
             for at, (is_static, is_newer) in enumerate(drawn.get("members", ()))
@@ -134,8 +137,11 @@ class Migrants:
         self._is_busy = False
         for each in self._members:
             each.is_busy = False
-            if way == "power":
+            if (
+                way == "power"
+            ):  # it may bring members back that have left, up to their sessions' end
                 each.forget()
+                self._strangers_until = self._history.now_ms + _STRANGER_MS
 
     def settled(self) -> None:
         """Do nothing."""
@@ -317,6 +323,7 @@ class Migrants:
         for _ in range(_ROUNDS):
             is_calm = yield from self._round(self._members)
             fault = self._find_fault() if is_calm else "members have to join"
+            fault = fault or (yield from self._find_stranger())
             if fault is None:
                 break
             for each in self._members if is_calm else ():
@@ -329,13 +336,20 @@ class Migrants:
             code = yield from self._commit(each)
             if code in _REFUSALS:
                 raise Wrong(f"{self._flock.name} is at rest, but {each.id} commits: error {code}")
+
+    def _find_stranger(self) -> Generator[Question, None, str | None]:
+        """Return which kind the group has, if members of before a power failure may decide it."""
         client = self._members[0].client
         asked = client.send(DESCRIBE, ConsumerGroupDescribeRequest([self._flock.name]), 1)
         yield asked
         code = asked.response.groups[0].error_code
         is_newer = any(each.is_newer for each in self._members)
-        if code != (0 if is_newer else GROUP_ID_NOT_FOUND):
-            raise Wrong(f"{self._flock.name} is described with {code}: {is_newer}")
+        if code == (0 if is_newer else GROUP_ID_NOT_FOUND):
+            return None
+        fault = f"{self._flock.name} is described with {code}: {is_newer}"
+        if self._history.now_ms > self._strangers_until:
+            raise Wrong(fault)
+        return fault
 
     def _find_fault(self) -> str | None:
         """Return why the group is not at rest, None if it is."""

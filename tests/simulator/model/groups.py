@@ -42,8 +42,8 @@ class Write:
     """
 
     __slots__ = (
-        *("end", "expires_ms", "is_exact", "is_hidden", "is_open", "is_refused", "is_sure"),
-        *("must_go_ms", "start", "value"),
+        *("end", "expires_ms", "is_aborted", "is_exact", "is_hidden", "is_open", "is_refused"),
+        *("is_sure", "must_go_ms", "start", "value"),
     )
 
     def __init__(
@@ -55,7 +55,7 @@ class Write:
         self.expires_ms = expires_ms
         self.must_go_ms = float("inf")
         self.is_exact = is_exact
-        self.is_sure = self.is_refused = self.is_hidden = self.is_open = False
+        self.is_sure = self.is_refused = self.is_aborted = self.is_hidden = self.is_open = False
 
     def answered(self, now: int, *, is_sure: bool) -> None:
         """Note the answer."""
@@ -65,6 +65,13 @@ class Write:
     def refused(self) -> None:
         """Note that it was refused by a rule, so that it has no effect."""
         self.is_refused = True
+
+    def aborted(self) -> None:
+        """Note that its transaction was aborted: the journal has it, and a marker behind it.
+
+        A power failure may take the marker alone, and a later commit of the producer then shows it.
+        """
+        self.is_refused = self.is_aborted = True
 
 
 class Reading:
@@ -126,6 +133,8 @@ class Register:
         left = []
         for each in self._writes:
             if each.is_refused:
+                if each.is_aborted:
+                    self.past.append(Write(each.value, each.start, each.expires_ms))
                 continue
             if each.end is None or each.end >= last:
                 left.append(each)

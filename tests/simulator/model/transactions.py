@@ -80,7 +80,7 @@ class Transaction:
         for _, _, write in self.offsets:
             write.is_open = False
             if end == ABORT:
-                write.refused()
+                write.aborted()
 
     def took_effect(self) -> None:
         """Note that nothing of its end waits for the disk: offsets that it committed hold."""
