@@ -31,7 +31,10 @@ CHANGES_RULES = {30, 31}
 ONCE = {0, 8, 20, 21, 22, 28, 42, 47}
 """Requests that change when they are sent again: records exist, groups are gone."""
 
-pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [
+    *(pytest.mark.client, pytest.mark.java, pytest.mark.slow),
+    pytest.mark.timeout(max(900, 15 * WORLDS)),
+]
 
 
 @pytest.fixture

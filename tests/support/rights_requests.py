@@ -277,6 +277,16 @@ def _user(draw: random.Random, *_: object) -> Values:
     }
 
 
+def _change_of_users(draw: random.Random, version: int, values: Values) -> Values:
+    """Return a user; of the whole request whether it only adds, or only deletes.
+
+    Apache Kafka loses a user that is added in the request that deletes a mechanism's last one.
+    """
+    if {"deletions", "upsertions"} <= set(values):
+        return {draw.choice(("deletions", "upsertions")): ()}
+    return _user(draw, version, values)
+
+
 def _name_or_id(draw: random.Random, version: int, values: Values) -> Values:
     """Return the one of the two that is not given; Metadata took ids later than it had them."""
     if not {"name", "topic_id"} <= set(values):
@@ -297,5 +307,5 @@ _FITTING: Final[dict[int, Callable[[random.Random, int, Values], Values]]] = {
     48: _quota,
     49: _quota,
     50: _user,
-    51: _user,
+    51: _change_of_users,
 }
