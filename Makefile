@@ -21,7 +21,8 @@
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
 #   make simulate     a whole broker under random histories, on a simulated world; it goes on where
 #                     it was left: make simulate SEEDS=10000 FIRST=7; one, with its story and cut
-#                     down if it fails: make simulate SEED=7
+#                     down if it fails: make simulate SEED=7; a hundred disks that
+#                     each power failure may leave: make simulate SEEDS=2000 IMAGES=100
 #   make beside       such histories without faults, on the wire to Apache Kafka and to ours in
 #                     step; it goes on where it was left: make beside SEEDS=100 FIRST=7
 #   make differential Apache Kafka's cleaner beside ours: make differential FOLDERS=100 SEED=7
@@ -193,7 +194,7 @@ large: setup
 SEEDS ?= 10000
 FIRST ?= 0
 simulate: setup
-	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(ARGS)
+	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(IMAGES),--images $(IMAGES)) $(ARGS)
 
 beside: SEEDS = 100
 beside: setup

@@ -23,14 +23,14 @@ _KEPT: Final = Path(os.environ.get("SILTSTONE_CACHE") or _ROOT / ".cache", "simu
 _SHRINK_SECONDS: Final = 60.0
 
 
-def _tell_one(plan: Plan) -> int:
-    history, fault = play(plan)
+def _tell_one(plan: Plan, images: int) -> int:
+    history, fault = play(plan, images=images)
     print("\n".join(history.story))
     print(f"topics: {plan.parts}\nsettings: {plan.settings} world: {plan.world}")
     print("nothing was wrong" if fault is None else f"WRONG {fault}")
     if fault is None:
         return 0
-    _tell_cut_down(plan, fault)
+    _tell_cut_down(history.plan, fault)
     return 1
 
 
@@ -54,16 +54,19 @@ def _tell_kept(paths: Sequence[Path]) -> int:
 
 def _tell_many(options: argparse.Namespace) -> int:
     commit = None if options.keep_nothing else find_commit(_ROOT)
-    name = f"{commit}-{options.steps}"
+    name = f"{commit}-{options.steps}" + (f"-{options.images}" if options.images > 1 else "")
     campaign = Campaign(None if commit is None else _KEPT / f"{name}.jsonl")
-    outcomes = campaign.run(options.first, options.seeds, options.steps, options.processes)
+    outcomes = campaign.run(
+        options.first, options.seeds, options.steps, options.processes, options.images
+    )
     print(summarize(outcomes, _ROOT, _KEPT / f"{name if commit else 'changed'}.sites.tsv"))
     wrong = [each for outcome in outcomes for each in outcome.wrong]
     if wrong:
         seed, fault = wrong[0]
         print(f"the first of {len(wrong)}, seed {seed}: {fault}", flush=True)
         begin()
-        _tell_cut_down(draw(seed, options.steps), fault)
+        history, _ = play(draw(seed, options.steps), images=options.images)
+        _tell_cut_down(history.plan, fault)
     return 1 if wrong else 0
 
 
@@ -76,11 +79,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first of many seeds (0)")
     parser.add_argument("--seeds", type=int, default=500, help="how many seeds (500)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"steps of each ({STEPS})")
+    parser.add_argument("--images", type=int, default=1, help="disks of each power failure (1)")
     parser.add_argument("--keep-nothing", action="store_true", help="play all, as if at first")
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args(arguments)
-    if options.seeds < 1 or options.steps < 0 or options.processes < 1:
-        parser.error("there must be a seed, a process, and no less than 0 steps")
+    if min(options.seeds, options.images, options.processes, options.steps + 1) < 1:
+        parser.error("there must be a seed, a disk, a process, and no less than 0 steps")
     return options
 
 
@@ -96,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.kept:
         return _tell_kept(options.kept)
     plan = read_plan(options.plan) if options.plan else draw(options.seed, options.steps)
-    return _tell_one(plan)
+    return _tell_one(plan, options.images)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -48,7 +48,9 @@ class Campaign:
     def _add(self, outcome: Outcome) -> None:
         self.outcomes[outcome.first, outcome.end] = outcome
 
-    def run(self, first: int, count: int, steps: int, processes: int) -> list[Outcome]:
+    def run(
+        self, first: int, count: int, steps: int, processes: int, images: int = 1
+    ) -> list[Outcome]:
         """Play what was not played before; return the outcomes of all, by their seeds.
 
         Raises:
@@ -59,7 +61,7 @@ class Campaign:
         if len(left) < len(wanted):
             print(f"{len(wanted) - len(left)} of {len(wanted)} lots were played before", flush=True)
         told, done = time.monotonic(), 0
-        for outcome in run_all(left, steps, processes):
+        for outcome in run_all(left, steps, processes, images):
             self._add(outcome)
             self._keep(outcome)
             done += outcome.end - outcome.first

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from tests.simulator.faults import (
     draw_wishes,
     turn_of,
 )
+from tests.simulator.images import find_fault
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PARTS, have_parts
@@ -65,6 +66,8 @@ class Plan(NamedTuple):
     """The steps with their numbers."""
     wishes: Sequence[list[Any]] = ()
     """Faults that wait for a call of the site that they name, from the first start on."""
+    image: Sequence[int] = ()
+    """The step of a power failure, and which of the disks that it may leave is found; 0 without."""
 
     def only(self, numbers: Iterable[int]) -> Plan:
         """Return the plan with some of its steps, and of its wishes, which count from -1 down."""
@@ -295,8 +298,9 @@ def _part_of(kind: str) -> Any:
 class History:
     """A plan that is played; ``story`` has a line for each thing that happened."""
 
-    def __init__(self, plan: Plan, *, is_traced: bool = False) -> None:
+    def __init__(self, plan: Plan, *, is_traced: bool = False, images: int = 1) -> None:
         self.plan = plan
+        self._images = images
         self.world = World(plan.seed, is_traced=is_traced, **plan.world)
         self.world.disk = Disk(
             self.world.before_call, self.world.now_ns, ROOT, numbers=self.world.descriptors
@@ -322,7 +326,7 @@ class History:
         self.step: Step = []
         self.number = -1
         self.restarts: list[str] = []
-        self.deaths_in_a_start = self.failed_starts = 0
+        self.deaths_in_a_start = self.failed_starts = self.judged_images = 0
         self.named: dict[int, Step] = {}
         """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
@@ -621,8 +625,7 @@ class History:
         self._begin_again("kill", steps)
 
     def _do_power(self) -> None:
-        self._end("power")
-        self._begin_again("power")
+        self._restart("power")
 
     def _do_dies(self, *death: Any) -> None:
         self._die_later("kill", *death)
@@ -660,7 +663,22 @@ class History:
             arm()
 
     def _after_death(self) -> None:
-        way, calls_in_start = self._death
+        self._restart(*self._death)
+
+    def _restart(self, way: str, calls_in_start: int = 0) -> None:
+        """End and begin again; of a power failure several disks that it may leave are judged."""
+        for image in range(1, self._images if way == "power" else 0):
+            fault = find_fault(partial(self._restart_from, image, way, calls_in_start))
+            self.judged_images += 1
+            if fault is not None:
+                self.plan = self.plan._replace(image=[self.number, image])
+                raise Wrong(fault)
+        step, image = self.plan.image or (None, 0)
+        self._restart_from(image if step == self.number else 0, way, calls_in_start)
+
+    def _restart_from(self, image: int, way: str, calls_in_start: int) -> None:
+        if image:
+            self.world.choices.seed(f"{self.plan.seed} {self.number} image {image}")
         self._end(way)
         if calls_in_start:
             self.world.kill_later(calls_in_start)
@@ -737,9 +755,12 @@ class History:
             raise Wrong("a task of the broker has failed, so that it ends")
 
 
-def play(plan: Plan, *, is_traced: bool = False) -> tuple[History, str | None]:
-    """Play a plan; return the history and what was wrong, None if nothing was."""
-    history = History(plan, is_traced=is_traced)
+def play(plan: Plan, *, is_traced: bool = False, images: int = 1) -> tuple[History, str | None]:
+    """Play a plan; return the history and what was wrong, None if nothing was.
+
+    Of each power failure so many ``images`` of the disk are judged; the history goes on from one.
+    """
+    history = History(plan, is_traced=is_traced, images=images)
     try:
         history.play()
     except AssertionError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import gc
 import multiprocessing
-import time
+import os
 from collections import Counter
 from functools import partial
 from itertools import pairwise
@@ -51,15 +51,15 @@ def begin() -> None:
     atexit.register(Disk.uninstall)
 
 
-def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:
+def run_lot(bounds: tuple[int, int], steps: int, images: int = 1) -> Outcome:
     """Play the histories of some seeds one after the other."""
-    began = time.process_time()
+    began = sum(os.times()[:4])
     facts: Counter[str] = Counter()
     seen: Counter[Site] = Counter()
     hit: Counter[Site] = Counter()
     wrong = []
     for seed in range(*bounds):
-        history, fault = play(draw(seed, steps))
+        history, fault = play(draw(seed, steps), images=images)
         if fault is not None:
             wrong.append((seed, fault))
         facts["calls of the disk"] += history.world.calls
@@ -67,11 +67,12 @@ def run_lot(bounds: tuple[int, int], steps: int) -> Outcome:
         facts["faults"] += history.faults.hit.total()
         for way in history.restarts:
             facts[f"restarts by {way}"] += 1
+        facts["further disks of power failures"] += history.judged_images
         facts["deaths in a start"] += history.deaths_in_a_start
         facts["starts that failed"] += history.failed_starts
         seen.update({listed(site) for site in history.faults.seen})
         hit.update({listed(site) for site in history.faults.hit})
-    cost = time.process_time() - began
+    cost = sum(os.times()[:4]) - began
     return Outcome(*bounds, cost, wrong, dict(facts), sorted(seen.items()), sorted(hit.items()))
 
 
@@ -82,7 +83,9 @@ def lots(first: int, count: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def run_all(lots: Iterable[tuple[int, int]], steps: int, processes: int) -> Iterator[Outcome]:
+def run_all(
+    lots: Iterable[tuple[int, int]], steps: int, processes: int, images: int = 1
+) -> Iterator[Outcome]:
     """Play many lots, in the order in which they end.
 
     All that the processes need is imported and found out here, once for all of them.
@@ -92,4 +95,6 @@ def run_all(lots: Iterable[tuple[int, int]], steps: int, processes: int) -> Iter
     context = multiprocessing.get_context("fork")
     most = HISTORIES_OF_A_PROCESS // LOT
     with context.Pool(processes, maxtasksperchild=most) as pool:
-        yield from pool.imap_unordered(partial(run_lot, steps=steps), lots, chunksize=1)
+        yield from pool.imap_unordered(
+            partial(run_lot, steps=steps, images=images), lots, chunksize=1
+        )
