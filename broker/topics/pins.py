@@ -51,7 +51,7 @@ class Pin:
     created_ms: int
     lease_ms: int
     expires: float  # a time of the clock's monotonic()
-    directories: frozenset[Path]
+    directories: tuple[Path, ...]
     partitions: tuple[PinnedPartition, ...] = ()
     size: int = 0
     held_bytes: int = 0
@@ -114,7 +114,7 @@ class PinRoom:
             created_ms=self._clock.now_ms(),
             lease_ms=self._bounded(lease_ms),
             expires=0.0,
-            directories=frozenset(each.directory for each in frozen),
+            directories=tuple(dict.fromkeys(each.directory for each in frozen)),
         )
         self._pins[pin.pin_id] = pin
         # The pin is completed even if the client disconnects; then it ends with its lease.

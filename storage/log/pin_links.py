@@ -77,7 +77,7 @@ def link(pin_id: str, logs: Sequence[FrozenLog]) -> tuple[PinnedPartition, ...]:
         return tuple(pinned)
     except Exception:
         with suppress(OSError):  # if this fails, the next start deletes them
-            remove(pin_id, {log.directory for log in logs})
+            remove(pin_id, dict.fromkeys(log.directory for log in logs))
         raise
     finally:
         for log in waiting:
