@@ -156,7 +156,7 @@ class SegmentOutput(CountedOutput):
             segment.seal()
             segment.flush()
             for kind in (files.LOG, files.INDEX, files.TIME_INDEX):
-                files.set_modified(segment.files.path(kind), modified_ns)
+                files.set_modified(segment.files.text(kind), modified_ns)
 
     def _begin(self, base_offset: int) -> None:
         super()._begin(base_offset)

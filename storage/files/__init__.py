@@ -114,7 +114,7 @@ def create_folder(path: Path, *, durably: bool = True) -> None:
         fsync_directory(path.parent)
 
 
-def create_file(path: Path, mode: int = FILE_MODE) -> int:
+def create_file(path: Path | str, mode: int = FILE_MODE) -> int:
     """Create an empty file, or empty the old one; return a descriptor to read and write it.
 
     A link of that name is replaced by a file.
@@ -401,7 +401,7 @@ def preallocate(fd: int, size: int) -> None:
             raise
 
 
-def set_modified(path: Path, modified_ns: int) -> None:
+def set_modified(path: Path | str, modified_ns: int) -> None:
     """Set the modification time of a file, in ns since the epoch."""
     disk.utime(path, ns=(modified_ns, modified_ns))
 
@@ -438,7 +438,7 @@ def start_write_back(file: HasFileno, position: int, size: int) -> bool:
     return True
 
 
-def rename(old: Path, new: Path) -> None:
+def rename(old: Path | str, new: Path | str) -> None:
     """Rename a file or folder, replacing a file of that name; the caller fsyncs the directory."""
     disk.rename(old, new)
 
@@ -475,7 +475,7 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
         disk.close(fd)
 
 
-def unlink(path: Path) -> None:
+def unlink(path: Path | str) -> None:
     """Delete a file, if it exists (KAFKA-6624)."""
     with suppress(FileNotFoundError):
         disk.unlink(path)

@@ -60,7 +60,11 @@ class SegmentFiles:
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""
-        return Path(self._path_text(kind, self.suffix))
+        return Path(self.text(kind))
+
+    def text(self, kind: str) -> str:
+        """Return the same path as text, which takes a tenth of the time."""
+        return self._path_text(kind, self.suffix)
 
     def open_to_read(self, kind: str) -> SegmentFile:
         """Return a file, which may be open already.
@@ -97,12 +101,12 @@ class SegmentFiles:
         """
         self._moving_to = suffix
         for kind in files.SEGMENT_KINDS:
-            old = self.path(kind)
-            new = Path(self._path_text(kind, suffix))
+            old = self.text(kind)
+            new = self._path_text(kind, suffix)
             try:
                 files.rename(old, new)
             except FileNotFoundError:
-                if kind == files.LOG and files.find_size(str(new)) is None:
+                if kind == files.LOG and files.find_size(new) is None:
                     _logger.warning("segment is gone before it was renamed file=%s", old)
         self.suffix = suffix
 
@@ -111,9 +115,7 @@ class SegmentFiles:
         for kind in reversed(files.SEGMENT_KINDS):
             for changed in sorted({self.suffix, self._moving_to} - {original}):
                 with suppress(FileNotFoundError):
-                    files.rename(
-                        Path(self._path_text(kind, changed)), Path(self._path_text(kind, original))
-                    )
+                    files.rename(self._path_text(kind, changed), self._path_text(kind, original))
         self.suffix = self._moving_to = original
 
     def relocate(self, directory: Path) -> None:
@@ -128,7 +130,7 @@ class SegmentFiles:
         for kind in files.SEGMENT_KINDS:
             self.forget(kind)
             for suffix in sorted({self.suffix, self._moving_to}):
-                files.unlink(Path(self._path_text(kind, suffix)))
+                files.unlink(self._path_text(kind, suffix))
 
     def link(
         self, source: int, target: int, names: Container[str], own: Mapping[str, bytes]
@@ -167,7 +169,7 @@ class SegmentFiles:
             FileNotFoundError: The ``.log`` is missing.
         """
         if self.find_size(files.LOG) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.text(files.LOG))
 
     def find_size(self, kind: str) -> int | None:
         """Return the size of a file, None if it is missing."""

@@ -383,7 +383,7 @@ def open_segment(
         FileNotFoundError: There is no ``.log``.
     """
     segment = ReadableSegment(directory, base_offset, suffix=suffix, open_files=open_files)
-    segment.end.resize(disk.stat(segment.log_path).st_size)
+    segment.end.resize(disk.stat(segment.files.text(files.LOG)).st_size)
     return segment
 
 

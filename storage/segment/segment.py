@@ -113,7 +113,9 @@ class LogSegment(ReadableSegment):
         """
         size = self.files.find_size(files.LOG)
         if size is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.log_path))
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), self.files.text(files.LOG)
+            )
         self.end.resize(size)
         return self
 
@@ -153,7 +155,7 @@ class LogSegment(ReadableSegment):
         if active is not None:
             return bytes((active.offsets if kind == files.INDEX else active.times).data)
         try:
-            return files.read_bytes(self.files.path(kind))
+            return files.read_bytes(self.files.text(kind))
         except FileNotFoundError:
             return None
 
@@ -175,7 +177,7 @@ class LogSegment(ReadableSegment):
         """Open the ``.log`` for writing and read the indexes into memory, unless it is active."""
         if self.end.fd >= 0:
             return
-        file = SegmentFile(files.open_file(self.log_path, write=True))
+        file = SegmentFile(files.open_file(self.files.text(files.LOG), write=True))
         if self._active is None:
             offsets = self._read_index(files.INDEX, OFFSET_ENTRY.size)
             times = self._read_index(files.TIME_INDEX, TIME_ENTRY.size)
@@ -341,11 +343,11 @@ class LogSegment(ReadableSegment):
                 if entry is not None:
                     aborted.append(entry)
 
-        file = SegmentFile(files.open_file(self.log_path, write=True))
+        file = SegmentFile(files.open_file(self.files.text(files.LOG), write=True))
         scan = scan_log(
             file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
         )
-        files.unlink(self.files.path(files.INDEX))
+        files.unlink(self.files.text(files.INDEX))
         self.files.forget(files.INDEX)  # else readers go on with the one that may be damaged
         if durably:
             files.fsync_directory(self.files.directory)
@@ -366,7 +368,7 @@ class LogSegment(ReadableSegment):
         return cut
 
     def _create_file(self, kind: str) -> None:
-        fd = files.create_file(self.files.path(kind))
+        fd = files.create_file(self.files.text(kind))
         try:
             if kind == files.LOG and self.config.preallocate:
                 files.preallocate(fd, self.config.segment_bytes)
@@ -406,9 +408,9 @@ class LogSegment(ReadableSegment):
     def _read_index(self, kind: str, entry_size: int) -> bytes:
         """Return the whole entries of an index file; create the file if it is missing."""
         try:
-            data = files.read_bytes(self.files.path(kind))
+            data = files.read_bytes(self.files.text(kind))
         except FileNotFoundError:
-            files.close(files.create_file(self.files.path(kind)))
+            files.close(files.create_file(self.files.text(kind)))
             self._names_unsynced = True
             return b""
         return data[: len(data) - len(data) % entry_size]
@@ -427,7 +429,7 @@ class LogSegment(ReadableSegment):
         """Free the room that was reserved when the segment was created."""
         if not self._preallocated:
             return
-        fd = files.open_file(self.log_path, write=True)
+        fd = files.open_file(self.files.text(files.LOG), write=True)
         try:
             files.truncate(fd, self.size)
         finally:
@@ -447,7 +449,7 @@ class LogSegment(ReadableSegment):
         data = entries.unwritten(begin)
         if not data:
             return
-        fd = files.open_file(self.files.path(kind), write=True)
+        fd = files.open_file(self.files.text(kind), write=True)
         try:
             files.write_all(fd, data, begin)
         finally:
@@ -467,7 +469,7 @@ class LogSegment(ReadableSegment):
             unsynced.discard(kind)
             try:
                 with suppress(FileNotFoundError):  # there is no file without aborted transactions
-                    fd = files.open_file(self.files.path(kind))
+                    fd = files.open_file(self.files.text(kind))
                     try:
                         files.fsync(fd)
                     finally:
@@ -491,7 +493,7 @@ class LogSegment(ReadableSegment):
         _logger.error(
             "offset index is damaged and goes: lookups in the segment walk its log until the "
             "next start builds it again file=%s reason=%r",
-            self.files.path(files.INDEX),
+            self.files.text(files.INDEX),
             reason,
         )
         if self._active is None:
@@ -501,7 +503,7 @@ class LogSegment(ReadableSegment):
         """Delete a damaged offset index: the next start rebuilds a missing one."""
         self.files.forget(files.INDEX)
         with suppress(OSError):
-            files.unlink(self.files.path(files.INDEX))
+            files.unlink(self.files.text(files.INDEX))
 
     def _rest(self) -> None:
         """Release the descriptor and the memory."""

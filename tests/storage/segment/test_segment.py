@@ -469,8 +469,8 @@ class TestNames:
         renamed: list[str] = []
         really = files.rename
 
-        def rename(old: Path, new: Path) -> None:
-            renamed.append(new.name[20:])
+        def rename(old: str, new: str) -> None:
+            renamed.append(Path(new).name[20:])
             really(old, new)
 
         monkeypatch.setattr(files, "rename", rename)
