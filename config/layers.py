@@ -108,16 +108,16 @@ class Layers:
     def with_dynamic(
         self, *, cluster: Mapping[str, str] | None = None, broker: Mapping[str, str] | None = None
     ) -> "Layers":
-        """Return these layers with other dynamic values; None keeps the present values.
+        """Return these layers with other dynamic values, if they differ; None keeps the present.
 
         Raises:
             ConfigError: a value does not parse or is out of range.
         """
-        return replace(
-            self,
-            cluster=self.cluster if cluster is None else dict(cluster),
-            broker=self.broker if broker is None else dict(broker),
-        )
+        cluster = self.cluster if cluster is None else dict(cluster)
+        broker = self.broker if broker is None else dict(broker)
+        if (cluster, broker) == (self.cluster, self.broker):
+            return self
+        return replace(self, cluster=cluster, broker=broker)
 
     def value(self, name: str) -> str | None:
         """Return the text in force for a broker setting; None if nothing is given."""
@@ -213,7 +213,7 @@ class Layers:
         return replace(made, listener_settings=kept) if idle else made
 
     def _first(self, names: Iterable[str]) -> str | None:
-        return next((name for name in names if name in self._values), None)
+        return next(filter(self._values.__contains__, names), None)
 
     def _read(self, name: str, faults: list[str]) -> Any:
         return checked(BROKER[name], self._values[name], self.where(name), faults)

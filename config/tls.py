@@ -107,9 +107,8 @@ class TlsConfig:
     # fmt: on
 
 
-OF_LISTENER: Final = {
-    name: (setting.kind, setting.check) for name, setting in settings_of(TlsConfig).items()
-}
+_SETTINGS: Final = settings_of(TlsConfig)
+OF_LISTENER: Final = {name: (setting.kind, setting.check) for name, setting in _SETTINGS.items()}
 """The settings that a listener may have for itself."""
 
 
@@ -207,7 +206,7 @@ def _rule_faults(settings: TlsConfig, where: str) -> Iterator[tuple[str, str]]:
 
 def is_harmless(name: str, value: object) -> bool:
     """Return whether a value promises nothing: it is the default, empty, or a store's type."""
-    default = settings_of(TlsConfig)[name].default
+    default = _SETTINGS[name].default
     same = value.lower() == default.lower() if isinstance(value, str) and default else False
     return same or not value or value == default or name.endswith("store.type")
 
@@ -216,7 +215,7 @@ def unasked(config: TlsConfig, asking: Collection[str]) -> Iterator[tuple[str, s
     """Yield settings that promise encryption, if no listener encrypts: a user relies on them."""
     if asking:
         return
-    for name, setting in settings_of(TlsConfig).items():
+    for name, setting in _SETTINGS.items():
         if not is_harmless(name, getattr(config, setting.attribute)):
             fault = f"{name} promises TLS, but no listener has it; give one SSL or SASL_SSL in "
             yield name, f"{fault}listener.security.protocol.map, or remove the setting"
