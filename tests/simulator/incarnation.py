@@ -80,7 +80,8 @@ class Incarnation:
     @property
     def tasks(self) -> list[str]:
         """The names of all tasks of the loop, in their order."""
-        return sorted(each.get_name() for each in asyncio.all_tasks(self._loop))
+        assert self._loop is not None
+        return sorted(each.get_name() for each in self._loop.tasks if not each.done())
 
     @property
     def is_failed(self) -> bool:

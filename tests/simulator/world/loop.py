@@ -7,25 +7,61 @@ that are ready, and say which threads run in between.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
 from tests.simulator.world.world import STEADY_SECONDS, Stuck
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.simulator.world.world import World
 
 _MOST_STEPS: Final = 4
+_TICK_SECONDS: Final = 1e-9
+"""A timer that is due so soon is due now."""
 
 
-class Selector:
-    """The select of the loop, as `asyncio.BaseEventLoop` calls it."""
+class Call:
+    """A callback that comes in the next turn, in the shape of `asyncio.Handle`.
 
-    def __init__(self, loop: SimulatedLoop) -> None:
-        self._loop = loop
+    It has no context: the broker has no context variables.
+    """
 
-    def select(self, timeout: float | None) -> list[asyncio.Handle]:
-        """Return what is ready."""
-        return self._loop.look(timeout)
+    __slots__ = ("arguments", "function")
+
+    def __init__(self, function: Callable[..., object], arguments: tuple[Any, ...]) -> None:
+        self.function: Callable[..., object] | None = function
+        self.arguments = arguments
+
+    def cancel(self) -> None:
+        """Do not call."""
+        self.function, self.arguments = None, ()
+
+    def cancelled(self) -> bool:
+        """Tell whether nothing is called."""
+        return self.function is None
+
+
+class Timer(float):
+    """A callback that comes at a time, which it is, in the shape of `asyncio.TimerHandle`.
+
+    As a number it is compared without a call of Python; `cancel` is that of a `Call`.
+    """
+
+    __slots__ = ("arguments", "function")
+
+    function: Callable[..., object] | None
+    arguments: tuple[Any, ...]
+    cancel = Call.cancel
+    cancelled = Call.cancelled
+
+    def when(self) -> float:
+        """Return the time."""
+        return self
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -33,11 +69,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def __init__(self, world: World) -> None:
         super().__init__()
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """The tasks that were created here, ended ones among them."""
         self._world = world
-        self._selector = Selector(self)
-        self._clock_resolution = 1e-9
-        self._readers: dict[int, asyncio.Handle] = {}
-        self._writers: dict[int, asyncio.Handle] = {}
+        self._due: deque[Call | Timer] = deque()
+        self._timers: list[Timer] = []
+        self._readers: dict[int, Call] = {}
+        self._writers: dict[int, Call] = {}
         self.set_exception_handler(self._on_exception)
 
     def _on_exception(self, _loop: object, context: dict[str, Any]) -> None:
@@ -52,17 +90,52 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def run_once(self) -> None:
         """Run one turn."""
-        world = self._world
+        world, due, timers = self._world, self._due, self._timers
         world.turn_calls, world.turn_bytes, world.turn_marks = 0, 0, False
-        self._run_once()  # type: ignore[attr-defined]
+        while timers and timers[0].function is None:
+            heappop(timers)
+        due += self._look()
+        end = STEADY_SECONDS + world.now + _TICK_SECONDS
+        while timers and timers[0] < end:
+            due.append(heappop(timers))
+        for _ in range(len(due)):
+            call = due.popleft()
+            function = call.function
+            if function is not None:
+                try:
+                    function(*call.arguments)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:  # noqa: BLE001  # as asyncio
+                    told = {"message": f"Exception in callback {function}", "exception": error}
+                    self.call_exception_handler(told)
 
-    def _write_to_self(self) -> None:
-        """Do nothing: the loop looks for itself."""
+    def call_soon(self, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """Call in the next turn."""
+        del context
+        call = Call(callback, args)
+        self._due.append(call)
+        return call
 
-    def _process_events(self, events: list[asyncio.Handle]) -> None:
-        for handle in events:
-            if not handle.cancelled():
-                self._ready.append(handle)  # type: ignore[attr-defined]
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]  # the loop looks for itself
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """Call at a time of the steady clock."""
+        del context
+        timer = Timer(when)
+        timer.function, timer.arguments = callback, args
+        heappush(self._timers, timer)
+        return timer
+
+    def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
+        """Call when some seconds have passed."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def create_task(self, coro: Any, **options: Any) -> Any:
+        """Begin a task in the next turn."""
+        task = super().create_task(coro, **options)
+        self.tasks.add(task)
+        return task
 
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
         """Call back when a socket can be read."""
@@ -73,11 +146,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._watch(self._writers, fd, callback, args)
 
     def _watch(
-        self, watched: dict[int, asyncio.Handle], fd: int, callback: Any, args: tuple[Any, ...]
+        self, watched: dict[int, Call], fd: int, callback: Any, args: tuple[Any, ...]
     ) -> None:
         self._forget(watched, fd)
         self._world.network.changed[fd] = None
-        watched[fd] = asyncio.Handle(callback, args, self, None)
+        watched[fd] = Call(callback, args)
 
     def remove_reader(self, fd: Any) -> bool:
         """Call back no more."""
@@ -87,18 +160,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """Call back no more."""
         return self._forget(self._writers, fd)
 
-    def _forget(self, watched: dict[int, asyncio.Handle], fd: int) -> bool:
-        handle = watched.pop(fd, None)
-        if handle is not None:
-            handle.cancel()
-        return handle is not None
+    def _forget(self, watched: dict[int, Call], fd: int) -> bool:
+        call = watched.pop(fd, None)
+        if call is not None:
+            call.cancel()
+        return call is not None
 
     def add_signal_handler(self, *_: Any) -> None:  # type: ignore[override]
         """Ignore signals: the driver stops and kills."""
 
-    def look(self, timeout: float | None) -> list[asyncio.Handle]:
+    def _look(self) -> list[Call]:
         """Return what is ready; without it let threads run, then time pass."""
-        world = self._world
+        world, due, timers = self._world, self._due, self._timers
+        is_late = bool(timers) and timers[0] <= STEADY_SECONDS + world.now
         while True:
             world.happen()
             could = bool(world.threads)
@@ -108,20 +182,19 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                     if not could:
                         break
             ready = self._find_ready()
-            if ready or timeout == 0 or self._ready:  # type: ignore[attr-defined]
+            if ready or is_late or due:
                 return ready
             if could and world.run_one():
                 continue
-            scheduled: Any = self._scheduled  # type: ignore[attr-defined]
-            due = scheduled[0]._when - STEADY_SECONDS if scheduled else None
-            times = [each for each in (due, world.next_time()) if each is not None]
-            if not times:
+            at = timers[0] - STEADY_SECONDS if timers else inf
+            until = min(at, world.next_time())
+            if until == inf:
                 raise Stuck("nothing can happen any more")
-            world.now = max(world.now, min(times))
-            if due is not None and due <= world.now:
+            world.now = max(world.now, until)
+            if at <= world.now:
                 return self._find_ready()
 
-    def _find_ready(self) -> list[asyncio.Handle]:
+    def _find_ready(self) -> list[Call]:
         """Return the handles of sockets that can be read or written, in the world's order."""
         network = self._world.network
         if not network.changed:
