@@ -511,7 +511,10 @@ class History:
         questions = list(running.values())
 
         def done() -> bool:
-            return any(asked.answer is not None for asked in questions)
+            for asked in questions:  # noqa: SIM110  # half the time of `any`
+                if asked.answer is not None:
+                    return True
+            return False
 
         if not self.incarnation.run_until(done, 40.0) and self._is_armed:
             self._mends += 1  # a call of the disk hangs; what failed before is still answered

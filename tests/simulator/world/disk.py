@@ -376,11 +376,12 @@ class Disk:
 
     def _moved(self, node: Node, old: str, new: str) -> None:
         """Know what is open by its new path."""
+        within = old
         if isinstance(node, Folder):
             self._places.clear()
-        within = f"{old}/"
+            within = f"{old}/"
         for each in self._open.values():
-            if each.path == old or each.path.startswith(within):
+            if each.path == old or (within != old and each.path.startswith(within)):
                 each.path = new + each.path[len(old) :]
 
     def link(

@@ -95,10 +95,10 @@ class Lock:
         return self._is_taken
 
     def __enter__(self) -> bool:
-        return self.acquire()
+        return self._take() or self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._is_taken = False
 
 
 class Condition:

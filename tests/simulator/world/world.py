@@ -18,6 +18,7 @@ import itertools
 import mmap
 import os
 import random
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 import greenlet
@@ -65,18 +66,12 @@ class Wait:
     A condition that has held is not looked at again: it may have taken the lock that it asked for.
     """
 
-    __slots__ = ("_holds", "deadline", "is_met")
+    __slots__ = ("deadline", "holds", "is_met")
 
-    def __init__(self, holds: Callable[[], object], deadline: float | None) -> None:
-        self._holds = holds
+    def __init__(self, holds: Callable[[], object], deadline: float) -> None:
+        self.holds = holds
         self.deadline = deadline
         self.is_met = False
-
-    def look(self) -> bool:
-        """Tell whether the condition has held."""
-        if not self.is_met and self._holds():
-            self.is_met = True
-        return self.is_met
 
 
 class World:
@@ -142,22 +137,20 @@ class World:
         """Return a hash of the trace: equal for equal histories."""
         return hashlib.blake2b(repr(self.trace).encode(), digest_size=16).hexdigest()
 
-    def read_clock(self) -> float:
-        """Return the seconds since the beginning; the read itself takes time."""
-        self.now += self.read_seconds
-        return self.now
-
     def perf_counter(self) -> float:
-        """Return the steady clock, as ``time.perf_counter`` does."""
-        return STEADY_SECONDS + self.read_clock()
+        """Return the steady clock, as ``time.perf_counter`` does; the read itself takes time."""
+        self.now += self.read_seconds
+        return STEADY_SECONDS + self.now
 
     def time_ns(self) -> int:
         """Return the wall clock, as ``time.time_ns`` does."""
-        return int((BEGAN_SECONDS + self.read_clock()) * 1e9)
+        self.now += self.read_seconds
+        return self.now_ns()
 
     def thread_time(self) -> float:
         """Return the processor time of a thread, as ``time.thread_time`` does."""
-        return self.read_clock()
+        self.now += self.read_seconds
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         """Let others run, as ``time.sleep`` does."""
@@ -179,16 +172,13 @@ class World:
         while self._events and self._events[0][0] <= self.now:
             heapq.heappop(self._events)[2]()
 
-    def next_time(self) -> float | None:
+    def next_time(self) -> float:
         """Return when something happens by itself: an event, or a thread that stops waiting."""
-        times = [
-            each.wait.deadline
-            for each in self.threads
-            if each.wait is not None and each.wait.deadline is not None
-        ]
-        if self._events:
-            times.append(self._events[0][0])
-        return min(times, default=None)
+        time = self._events[0][0] if self._events else inf
+        for each in self.threads:
+            if each.wait is not None and each.wait.deadline < time:
+                time = each.wait.deadline
+        return time
 
     # Calls of the disk.
 
@@ -288,7 +278,12 @@ class World:
         now, ready = self.now, []
         for each in self.threads:
             wait = each.wait
-            if wait is None or wait.look() or (wait.deadline is not None and now >= wait.deadline):
+            if wait is None or wait.is_met:
+                ready.append(each)
+            elif wait.holds():
+                wait.is_met = True
+                ready.append(each)
+            elif now >= wait.deadline:
                 ready.append(each)
         if not ready:
             return False
@@ -309,26 +304,27 @@ class World:
         """Return whether a condition came true in time; others run meanwhile."""
         if holds():
             return True
-        wait = Wait(holds, None if seconds is None else self.now + max(0.0, seconds))
+        wait = Wait(holds, inf if seconds is None else self.now + max(0.0, seconds))
         thread = self.current
-        while wait.deadline is None or self.now < wait.deadline:
+        while self.now < wait.deadline:
             if thread is not None:
                 thread.wait = wait
                 thread.leave()
                 if wait.is_met:
                     return True
-            elif not self.run_one():
+                continue
+            if not self.run_one():
                 self._pass_to(wait.deadline)
-            if thread is None and wait.look():
+            if holds():
                 return True
         return False
 
-    def _pass_to(self, deadline: float | None) -> None:
+    def _pass_to(self, deadline: float) -> None:
         """Let time pass up to what happens next: the loop itself waits, and no thread can run.
 
         If nothing happens, a call of the disk hangs, or all wait for each other: the driver knows.
         """
-        times = [each for each in (deadline, self.next_time()) if each is not None]
-        self.now = max(self.now, min(times, default=self.now + 1.0))
+        until = min(deadline, self.next_time())
+        self.now = max(self.now, self.now + 1.0 if until == inf else until)
         self.happen()
         self.driver.switch()  # it may have waited long enough; else it lets the loop go on
