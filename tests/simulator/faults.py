@@ -96,15 +96,15 @@ class Fault(NamedTuple):
 
     def fits(self, site: Site, path: str) -> bool:
         """Tell whether a call is meant, by the name of its site on the stack or in the list."""
-        asked = (self.kind, self.file, self.function)
         return (
-            site.kind in _kinds_of(self.what)
+            self.kind in {"", site.kind}
+            and site.kind in _kinds_of(self.what)
             and path.startswith(self.below)
-            and any(
-                all(not one or one == other for one, other in zip(asked, each, strict=True))
-                for each in (site, listed(site))
-            )
+            and (self._names(site) or self._names(listed(site)))
         )
+
+    def _names(self, site: Site) -> bool:
+        return self.file in {"", site.file} and self.function in {"", site.function}
 
 
 def _kinds_of(what: str) -> frozenset[str]:
@@ -134,8 +134,8 @@ class Faults:
         tell: Callable[[Fault], None] = lambda _: None,
         find_site: Callable[[str], Site] = where,
     ) -> None:
-        self.seen = Counter[Site]()
-        """How often this history came to each site, in the order of their first calls."""
+        self.seen: dict[Site, bool] = {}
+        """The sites that this history came to, and whether each has a rank."""
         self.is_starting = False
         """Whether the broker starts: what is seen now has no rank."""
         self.are_wishes_heard = True
@@ -193,9 +193,10 @@ class Faults:
             OSError: A fault says so.
         """
         site = self._find_site(kind)
-        self.seen[site] += 1
-        if not self.is_starting:
-            self._ranked[site] = None
+        if not self.seen.get(site):
+            self.seen[site] = not self.is_starting
+            if not self.is_starting:
+                self._ranked[site] = None
         if self._wishes and self.are_wishes_heard and listed(site) in self._wishes:
             size = self._hear(site, kind, path, size)
         for each in self._armed[:] if self._armed else ():

@@ -38,6 +38,11 @@ COMPILED: Final = "storage/files/_disk.pyx"
 BY: Final = " by "
 THROUGH: Final = {"pwrite": "write_at", "pread": "_read_once", "preadv": "_read"}
 """The function of `COMPILED` that makes each call."""
+_DIRECT: Final = frozenset({
+    *("copy_file_range", "link", "memfd_create", "pread", "preadv", "pwrite", "read", "rename"),
+    *("stat", "utime", "write"),
+})  # fmt: skip
+"""Kinds whose functions of `Disk` may ask before a call themselves, not through another one."""
 _ROOT: Final = f"{Path(seam.__file__).parents[2]}/"
 _MODULE: Final = "<module>"
 _IMPORTED: Final = "siltstone.storage.files"
@@ -71,9 +76,9 @@ _nowhere: Final[dict[tuple[str, str], Site]] = {}
 def where(kind: str) -> Site:
     """Return the site whose call of the disk is asked about now.
 
-    The two nearest callers are of the simulator: to look at a frame costs more than all else here.
+    The nearest callers are of the simulator: to look at a frame costs more than all else here.
     """
-    frame: FrameType | None = sys._getframe(3)
+    frame: FrameType | None = sys._getframe(4 if kind in _DIRECT else 5)
     way = ""
     sites = _nowhere
     while frame is not None:

@@ -62,11 +62,11 @@ class Trial:
     ],
 )
 def test_a_call_fails_once(what: str, site: Site, number: int) -> None:
-    """With the error of its fault, and is counted."""
+    """With the error of its fault, and is counted; the site is seen."""
     trial = Trial()
     trial.faults.arm(Fault(what))
     assert [trial.call(site) for _ in range(3)] == [-number, 0, 0]
-    assert (trial.faults.hit, trial.faults.seen) == ({site: 1}, {site: 3})
+    assert (trial.faults.hit, trial.faults.seen) == ({site: 1}, {site: True})
 
 
 def test_an_error_names_the_path_that_was_given() -> None:

@@ -32,12 +32,15 @@ def seen() -> Iterator[Counter[Site]]:
     """Yield the sites that call a simulated disk from now on."""
     found = Counter[Site]()
 
+    def before(kind: str, path: str, size: int) -> int:
+        return note(kind, path, size)
+
     def note(kind: str, path: str, size: int) -> int:
         del path
         found[where(kind)] += 1
         return size
 
-    disk = Disk(note, lambda: 0, str(ROOT))
+    disk = Disk(before, lambda: 0, str(ROOT))
     disk.install()
     yield found
     disk.uninstall()

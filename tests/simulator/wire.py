@@ -28,26 +28,27 @@ def _messages(key: int) -> tuple[Message, Message]:
 
 
 @cache
-def _parts(struct: Any) -> dict[str, Any]:
-    """Return the fields that are arrays of structures, with these structures."""
-    named = zip(struct._fields, describe(struct, 0)[1], strict=True)
-    return {name: each.child[0] for name, each in named if each.child and each.is_array}
+def _parts(struct: Any) -> list[tuple[str, int, Any]]:
+    """Return the fields that are arrays of structures: name, place, and the structure."""
+    parts = enumerate(zip(struct._fields, describe(struct, 0)[1], strict=True))
+    return [(name, at, part.child[0]) for at, (name, part) in parts if part.child and part.is_array]
 
 
 def row_of(struct: Any, given: Any) -> Any:
     """Return a row of a structure of which tuples, or dicts with names, say some fields."""
     if type(given) is dict:
-        row = struct(**given)
-    elif type(given) is tuple:
-        row = struct(*given)
-    else:
+        named = dict(given)
+        for name, _, part in _parts(struct):
+            if rows := named.get(name):
+                named[name] = [row_of(part, each) for each in rows]
+        return struct(**named)
+    if type(given) is not tuple:
         return given
-    changed = {
-        name: [row_of(part, each) for each in getattr(row, name)]
-        for name, part in _parts(struct).items()
-        if getattr(row, name)
-    }
-    return row._replace(**changed) if changed else row
+    values = list(given)
+    for _, at, part in _parts(struct):
+        if at < len(values) and values[at]:
+            values[at] = [row_of(part, each) for each in values[at]]
+    return struct(*values)
 
 
 def row_for(key: int, given: Any) -> Any:
