@@ -135,16 +135,16 @@ class Migrants:
     def restarted(self, way: str) -> None:
         """Note that a power failure has the broker forget all members."""
         self._is_busy = False
+        if way == "power" or self._history.now_ms <= self._strangers_until:
+            self._note_stranger()  # a power failure may bring members back that have left
         for each in self._members:
             each.is_busy = False
-            if (
-                way == "power"
-            ):  # it may bring members back that have left, up to their sessions' end
+            if way == "power":
                 each.forget()
-                self._strangers_until = self._history.now_ms + _STRANGER_MS
 
-    def settled(self) -> None:
-        """Do nothing."""
+    def _note_stranger(self) -> None:
+        """Note that the group may have members that are gone, up to the end of their sessions."""
+        self._strangers_until = self._history.now_ms + _STRANGER_MS
 
     # One round: all members beat, and those join that must.
 
@@ -295,8 +295,9 @@ class Migrants:
         if must_leave:
             asked = member.client.send(BEAT if is_newer else LEAVE_GROUP, row, 1 if is_newer else 5)
             yield asked
-            if not asked.is_lost:
-                self._is_refused(member, asked.answer.error_code, f"leaves as {before}")
+            what = f"leaves as {before}"
+            if asked.is_lost or self._is_refused(member, asked.answer.error_code, what):
+                self._note_stranger()
 
     def _commit(self, member: Migrant) -> Generator[Any, None, int | None]:
         """Commit as a member."""
@@ -338,7 +339,7 @@ class Migrants:
                 raise Wrong(f"{self._flock.name} is at rest, but {each.id} commits: error {code}")
 
     def _find_stranger(self) -> Generator[Question, None, str | None]:
-        """Return which kind the group has, if members of before a power failure may decide it."""
+        """Return which kind the group has, if members that are gone may decide it."""
         client = self._members[0].client
         asked = client.send(DESCRIBE, ConsumerGroupDescribeRequest([self._flock.name]), 1)
         yield asked
