@@ -381,6 +381,23 @@ def test_snapshots_of_a_start_are_whole_after_a_power_failure(
     assert [len(decode(path.read_bytes())) for path in paths] == [1] * 4
 
 
+def test_a_power_failure_does_not_undo_what_a_start_has_cut(
+    tmp_path: Path, power_disk: PowerDisk
+) -> None:
+    """Whole batches behind the damage would come back behind new ones of the same size."""
+    folder = LogFolder(tmp_path)
+    for _ in range(6):
+        folder.append()
+    path = folder.log.segments[0].log_path
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 - 1] ^= 1
+    path.write_bytes(data)
+    folder.reopen()
+    power_disk.cut_power()
+
+    assert path.stat().st_size == len(data) // 3
+
+
 def test_kafka_metadata_snapshots_are_left_alone(folder: LogFolder) -> None:
     """Files of KRaft that end in .checkpoint.deleted are not ours to delete."""
     kept = folder.path / "00000000000000000000-0000000000.checkpoint.deleted"
