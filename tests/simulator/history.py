@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.config.errors import StartError
 from siltstone.storage.topic_partition import TopicPartition
+from tests.simulator.clients.askers import BARS
 from tests.simulator.clients.requests import share
 from tests.simulator.faults import (
     CHANGES,
@@ -79,6 +80,10 @@ class Plan(NamedTuple):
 
 
 _HALF = 0.5
+_ASKS: Final = (0, 0, 0, 10, 40)
+"""How many times clients ask beside the other steps."""
+_FIRST_ASK: Final = 1000
+"""The number of the first of these steps."""
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
 LARGE_BYTES = 180_000
@@ -130,6 +135,7 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         is_behind = number in behind and kind in {"dies", "power_dies"}
         steps.append((number, [*step, True] if is_behind else step))
     _draw_rare(seed, steps, parts)
+    _draw_asks(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
 
@@ -146,6 +152,22 @@ def _draw_rare(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
             at = rng.randrange(len(steps))
             if steps[at][1][0] not in RESTARTS:
                 steps[at] = at, make(steps[at][1], rng)
+
+
+def _draw_asks(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
+    """Have some ask between the steps, or beside those of a burst, by numbers of their own."""
+    rng = random.Random(f"{seed} asks")
+    count = rng.choice(_ASKS)
+    if count and parts["rules"].get("authorizes"):
+        steps.insert(0, (_FIRST_ASK, ["rule", "acl", BARS, ""]))
+    for number in range(_FIRST_ASK + 1, _FIRST_ASK + 1 + count):
+        at = rng.randrange(1, len(steps) + 1)
+        asks = [_draw_step("ask", rng, {}) for _ in range(rng.choice((1, 1, 4)))]
+        own, step = steps[at - 1]
+        if step[0] == "burst":
+            steps[at - 1] = own, [*step[:1], [*step[1], *asks], *step[2:]]
+        else:
+            steps.insert(at, (number, ["burst", asks] if len(asks) > 1 else asks[0]))
 
 
 def _beside(step: Step, *others: Step) -> list[Step]:
@@ -330,6 +352,7 @@ class History:
         self.named: dict[int, Step] = {}
         """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
+        self._is_over = False
 
     def _new_incarnation(self) -> Incarnation:
         has_operators = any(step[0] == "configure" for _, step in self.plan.steps)
@@ -373,7 +396,7 @@ class History:
     @property
     def is_over(self) -> bool:
         """Tell whether all steps have been played."""
-        return self.number > STEPS
+        return self._is_over
 
     @property
     def hits(self) -> int:
@@ -439,7 +462,7 @@ class History:
             self.number = number
             self.world.choices.seed(f"{self.plan.seed} {number}")
             self._play_step(step)
-        self.number = STEPS + 1
+        self.number, self._is_over = STEPS + 1, True
         self.world.choices.seed(f"{self.plan.seed} end")
         self._play_step(["judge"])
         self._play_step(["stop"])

@@ -163,9 +163,9 @@ class Incarnation:
         world.later(end - world.now, lambda: None)
         self.run_until(lambda: world.now >= end, seconds + 1.0)
 
-    def connect(self) -> Connection:
-        """Connect a client."""
-        return self.world.network.dial(PORT)
+    def connect(self, host: str) -> Connection:
+        """Connect a client at a host."""
+        return self.world.network.dial(PORT, host)
 
     def stop(self) -> Any:
         """Stop the broker as SIGTERM does; return what `Broker.stop` does.

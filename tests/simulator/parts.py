@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulator.clients.admin import Admin
+from tests.simulator.clients.askers import Askers
 from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.consumers import Consumers
 from tests.simulator.clients.groups import Groups
@@ -37,6 +38,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "migrants": Migrants,
     "pins": Pins,
     "operators": Operators,
+    "askers": Askers,
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import BY_KEY
 from siltstone.protocol.messages import describe
+from tests.simulator.world.network import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,9 +144,16 @@ class Client:
     ``splits`` is how often a frame arrives in two pieces, the second one late.
     """
 
-    def __init__(self, incarnation: Callable[[], Incarnation], *, splits: float = 0.3) -> None:
+    def __init__(
+        self,
+        incarnation: Callable[[], Incarnation],
+        *,
+        splits: float = 0.3,
+        host: str = HOST,
+    ) -> None:
         self._incarnation = incarnation
         self._splits = splits
+        self._host = host
         self._connection: Connection | None = None
         self._received = bytearray()
         self._late = bytearray()
@@ -159,7 +167,7 @@ class Client:
         connection = self._connection
         if connection is None or connection.is_closed or connection.is_reset:
             self.forget()
-            connection = self._connection = self._incarnation().connect()
+            connection = self._connection = self._incarnation().connect(self._host)
             connection.on_output = self._on_output
         return connection
 

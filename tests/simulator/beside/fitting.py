@@ -25,6 +25,7 @@ _LEFT_OUT: Final = {
         "power_dies",
         "reload",
     ),
+    *PARTS["askers"].WEIGHTS,
     *PARTS["compacted"].WEIGHTS,
     *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,

@@ -21,6 +21,7 @@ from tests.simulator.clients.requests import (
 )
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.settings import SettingsModel
+from tests.simulator.world.network import HOST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ _DESCRIBE_QUOTAS, _ALTER_QUOTAS, _DESCRIBE_USERS, _ALTER_USERS = 48, 49, 50, 51
 _FORBIDDEN, _NO_SUCH_USER = 29, 91
 _ANY, _OF_A_TOPIC, _ALL, _WRITE, _DENY, _ALLOW = 1, 2, 2, 4, 2, 3
 _LITERAL, _PREFIXED = 3, 4
-_ME, _EVERYBODY, _HERE, _EVERYWHERE = "User:ANONYMOUS", "User:*", "10.0.0.1", "*"
+_ME, _EVERYBODY, _HERE, _EVERYWHERE = "User:ANONYMOUS", "User:*", HOST, "*"
 _TOPICS: Final = ("quinces", "quails")
 """No topic has these names: a producer learns that, unless a rule refuses it."""
 _SOURCES: Final = {
@@ -67,6 +68,21 @@ BOOKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
 _BAD: Final = {"bad", "16", "-1.0", "ann"}
 
 
+_AND: Final = "; "
+
+
+def _rule(text: str) -> tuple[Any, ...]:
+    """Return the row of a rule; it is one of a topic unless it ends with another kind."""
+    name, pattern, principal, where, what, does, *kinds = text.split(" ")
+    kind = int(kinds[0]) if kinds else _OF_A_TOPIC
+    return kind, name, int(pattern), principal, where, int(what), int(does)
+
+
+def _text(of: Any, rule: Any) -> str:
+    kind = () if of.resource_type == _OF_A_TOPIC else (of.resource_type,)
+    return " ".join(map(str, (of.resource_name, of.pattern_type, *rule, *kind)))
+
+
 class _Missing(NamedTuple):
     name: str
     topic_id: bytes
@@ -92,7 +108,7 @@ class Rules:
 
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
-        """Return which book, and what is written into it."""
+        """Return which book, and what is written into it: of rules several, or one."""
         book = rng.choice(("acl", "acl", *BOOKS))
         if kind == "obey":
             return [rng.choice(_TOPICS)]
@@ -113,8 +129,8 @@ class Rules:
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
-        self._authorizes = drawn.get("authorizes", False)
-        names = [each for each in ("acl", *BOOKS) if each != "acl" or self._authorizes]
+        self.authorizes = drawn.get("authorizes", False)
+        names = [each for each in ("acl", *BOOKS) if each != "acl" or self.authorizes]
         self._books = {each: SettingsModel({}, 1) for each in names} if drawn else {}
         self._client = history.client()
         self._stale: dict[str, None] = {}
@@ -141,9 +157,10 @@ class Rules:
         if book not in self._books:
             return
         model = self._books[book]
-        before, change = model.possible, model.begin([key])
+        changes: dict[str, str | None] = dict.fromkeys(key.split(_AND), value)
+        before, change = model.possible, model.begin(changes)
         known = model.may_be(key)
-        model.unsure({key: value})
+        model.unsure(changes)
         asked = self._ask(client, book, key, value)
         yield asked
         if asked.is_lost:
@@ -156,7 +173,7 @@ class Rules:
             return
         is_bad = value in _BAD or (book == "acl" and " ann " in key and value is not None)
         if error == 0 and not is_bad:
-            model.acknowledged(change, {key: value})
+            model.acknowledged(change, changes)
         elif error and (is_bad or (error == _NO_SUCH_USER and value is None and None in known)):
             model.refused(change, before)
         elif key != "no.such.setting":
@@ -164,10 +181,8 @@ class Rules:
 
     def _ask(self, client: Client, book: str, key: str, value: str | None) -> Question:
         if book == "acl":
-            name, pattern, principal, where, *codes = key.split(" ")
-            rule: Any = (_OF_A_TOPIC, name, int(pattern), principal, where, *map(int, codes))
             kind_of = _CREATE_ACLS if value is not None else _DELETE_ACLS
-            return client.send(kind_of, ([rule],))
+            return client.send(kind_of, (list(map(_rule, key.split(_AND))),))
         if book == "user":
             user, code = key.split(" ")
             if value is None:
@@ -212,11 +227,7 @@ class Rules:
     @staticmethod
     def _read_list(book: str, answer: Any) -> list[tuple[str, str]]:
         if book == "acl":
-            return [
-                (" ".join(map(str, (each.resource_name, each.pattern_type, *rule))), "")
-                for each in answer.resources
-                for rule in each.acls
-            ]
+            return [(_text(each, rule), "") for each in answer.resources for rule in each.acls]
         if book == "user":
             return [
                 (f"{each.user} {info.mechanism}", str(info.iterations))
@@ -253,11 +264,11 @@ class Rules:
 
     def _may_write(self, name: str) -> bool | None:
         """Tell whether a client may write to a topic; None while a rule is not sure."""
-        if not self._authorizes:
+        if not self.authorizes:
             return True
         book, found, has_rules = self._books["acl"], set(), False
         for key, values in book.possible.items():
-            of, pattern, principal, where, what, does = key.split(" ")
+            of, pattern, principal, where, what, does, *_ = key.split(" ")
             if (name.startswith(of) if int(pattern) == _PREFIXED else name == of) and "" in values:
                 if len(values) > 1:
                     return None
@@ -269,6 +280,11 @@ class Rules:
                 ):
                     found.add(int(does))
         return _DENY not in found and (_ALLOW in found or not has_rules)
+
+    def is_free(self, rule: str) -> bool | None:
+        """Tell whether a rule is missing; None if that is not sure."""
+        values = self._books["acl"].may_be(rule) if self.authorizes else (None,)
+        return values[0] is None if len(values) == 1 else None
 
     def _reload(self) -> Action:
         """Have the broker read its settings again, as SIGHUP does: nothing has changed in them."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from tests.simulator.world.world import World
 
+HOST: Final = "10.0.0.1"
+"""Where clients are, unless they say where."""
 WINDOW_BYTES: Final = 100_000
 """How much the broker may send before its client has received some, as a socket's buffer."""
 _EVERYWHERE: Final = "0.0.0.0"  # an address in memory
@@ -45,11 +47,11 @@ class Connection:
         "world",
     )
 
-    def __init__(self, world: World, port: int = 0) -> None:
+    def __init__(self, world: World, port: int = 0, host: str = HOST) -> None:
         self.world = world
         self.number = next(world.descriptors)
         self.port = port
-        self.address = ("10.0.0.1", 50_000 + self.number % 10_000)
+        self.address = (host, 50_000 + self.number % 10_000)
         self.input = bytearray()
         self.output = bytearray()
         self.window = WINDOW_BYTES
@@ -250,8 +252,8 @@ class Network:
         self.changed: dict[int, None] = {}
         self._port = _FIRST_PORT
 
-    def dial(self, port: int) -> Connection:
-        """Connect as a client to a port of the broker.
+    def dial(self, port: int, host: str = HOST) -> Connection:
+        """Connect as a client at a host to a port of the broker.
 
         Raises:
             ConnectionRefusedError: The broker does not listen there.
@@ -259,7 +261,7 @@ class Network:
         listening = self.listening.get(port)
         if listening is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens at {port}")
-        connection = Connection(self.world, port)
+        connection = Connection(self.world, port, host)
         self.connections[connection.number] = connection
         listening.call(connection)
         return connection
