@@ -63,6 +63,7 @@ _OTHERS: Final = re.compile(r"h\d+\.")
 _CODES: Final = {1: {3: 100, 103: 100}}
 """By API, errors of Kafka for which ``docs/compatibility.md`` names another one of ours."""
 _LAST_BY_NAME: Final = 12
+_HIDDEN_SECONDS: Final = 0.5
 
 
 class Caller:
@@ -99,8 +100,12 @@ class Caller:
         return question
 
     def _await_member(self, row: Any) -> None:
-        """Wait until a member has joined, or is refused: the next one comes behind it."""
+        """Wait until a member has joined, or is refused: the next one comes behind it.
+
+        Kafka describes a group only when anything was written to its partition behind the join.
+        """
         asked = DescribeGroupsRequest([self._side.spoken(row.group_id)])
+        hidden_until = time.monotonic() + _HIDDEN_SECONDS
         member, asker = row.group_instance_id or row.member_id, self._socket
         assert asker is not None
 
@@ -109,7 +114,10 @@ class Caller:
             members = [(each.group_instance_id, each.member_id) for each in group.members]
             is_answered = bool(select([asker], (), (), 0)[0])
             is_known = any(member in each for each in members)
-            return is_answered or (is_known and group.group_state == "PreparingRebalance")
+            is_hidden = group.group_state == "Dead" and time.monotonic() > hidden_until
+            return (
+                is_answered or is_hidden or (is_known and group.group_state == "PreparingRebalance")
+            )
 
         self._side.insist(_DESCRIBE_GROUPS, asked, has_come)
 

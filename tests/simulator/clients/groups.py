@@ -388,7 +388,7 @@ class Groups:
     def _commit_to_old_id(
         self, client: Client, group: GroupModel, topic: TopicModel, partition: int
     ) -> Action:
-        old = min(topic.old_ids)
+        old = next(iter(topic.old_ids))
         rows = [OffsetCommitRequestTopic("", old, [OffsetCommitRequestPartition(partition, 7)])]
         asked = client.send(OFFSET_COMMIT, OffsetCommitRequest(group.name, topics=rows), 10)
         yield asked

@@ -191,7 +191,7 @@ class Records:
         topic.is_doubtful = answer.error_code == STORAGE
         self._history.tell(f"  create {topic.name}: {answer.error_code}")
         if not topic.is_changed_alone(change):
-            topic.old_ids.discard(answer.topic_id)
+            topic.old_ids.pop(answer.topic_id, None)
         elif answer.error_code == 0:
             if before is Presence.PRESENT:
                 raise Wrong(f"{topic.name} was created, although it exists")

@@ -29,7 +29,7 @@ class TopicModel:
         self.partitions = partitions
         self.presence = Presence.ABSENT
         self.topic_id = bytes(16)
-        self.old_ids: set[bytes] = set()
+        self.old_ids: dict[bytes, None] = {}
         self.is_doubtful = False
         """The disk refused a creation: the next start may find the topic in the catalogue."""
         self.unsure: dict[str, str] = {}
@@ -77,4 +77,4 @@ class TopicModel:
     def died(self) -> None:
         """Note that the topic was deleted: its id does not come back."""
         self.presence = Presence.ABSENT
-        self.old_ids.add(self.topic_id)
+        self.old_ids[self.topic_id] = None
