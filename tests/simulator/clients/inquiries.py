@@ -103,7 +103,7 @@ class Lot:
         """Return the ids of topics, present ones and old ones, with their codes."""
         found = {b"7" * 16: {100}}
         for topic in self._topics.values():
-            old = sorted(topic.old_ids - {topic.topic_id, _NO_ID})[:2]
+            old = [each for each in topic.old_ids if each not in {topic.topic_id, _NO_ID}][:2]
             found |= {each: {100} for each in old}
             if topic.topic_id != _NO_ID:
                 is_there = topic.presence is Presence.PRESENT
