@@ -6,7 +6,7 @@ same name, so `retention.ms` does not show `log.retention.hours` while `log.rete
 set.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import dropwhile
 from typing import Any, NamedTuple
@@ -99,8 +99,15 @@ def _overridden(row: ConfigRow, value: str | None) -> ConfigRow:
 
 def describe_broker(layers: Layers) -> list[ConfigRow]:
     """Return every setting of the broker by name, and given settings that have no effect here."""
+    return _describe_some(layers, BROKER)
+
+
+def _describe_some(layers: Layers, names: Container[str]) -> list[ConfigRow]:
+    """Return the settings of these names, and given settings that have no effect here, by name."""
     rows = []
     for name, setting in BROKER.items():
+        if name not in names:
+            continue
         value = _broker_value(layers, setting)
         synonyms = broker_synonyms(layers, name)
         where = _where(layers, names_of(setting))
@@ -114,13 +121,15 @@ def describe_broker(layers: Layers) -> list[ConfigRow]:
 
 def describe_cluster_default(layers: Layers) -> list[ConfigRow]:
     """Return the dynamic settings for all brokers, by name."""
-    only = Layers(cluster=layers.cluster)
-    rows = []
-    for row in describe_broker(only):
-        if row.name in layers.cluster:
-            synonyms = tuple(s for s in row.synonyms if s.source is Source.DYNAMIC_DEFAULT)
-            rows.append(row._replace(synonyms=synonyms))
-    return rows
+    if not layers.cluster:
+        return []
+    rows = _describe_some(Layers(cluster=layers.cluster), layers.cluster)
+    return [
+        row._replace(
+            synonyms=tuple(each for each in row.synonyms if each.source is Source.DYNAMIC_DEFAULT)
+        )
+        for row in rows
+    ]
 
 
 def make_row(

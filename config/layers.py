@@ -189,14 +189,15 @@ class Layers:
 
     def _make_server(self) -> ServerConfig:
         faults: list[str] = []
+        is_given = self._values.__contains__
         topic: dict[str, Any] = {}
         for setting in TOPIC.values():
-            name = self._first(setting.synonyms)
+            name = next(filter(is_given, setting.synonyms), None)
             if name is not None:
                 topic[setting.attribute] = topic_value(name, self._read(name, faults))
         server: dict[str, Any] = {}
         for setting in SERVER.values():
-            name = self._first((setting.name, *setting.synonyms))
+            name = next(filter(is_given, (setting.name, *setting.synonyms)), None)
             if name is not None:
                 server[setting.name] = self._read(name, faults)
         if faults:
@@ -211,9 +212,6 @@ class Layers:
         idle = _find_idle({*self.cluster, *self.broker}, made)
         kept = {name: text for name, text in of_listeners.items() if name not in idle}
         return replace(made, listener_settings=kept) if idle else made
-
-    def _first(self, names: Iterable[str]) -> str | None:
-        return next(filter(self._values.__contains__, names), None)
 
     def _read(self, name: str, faults: list[str]) -> Any:
         return checked(BROKER[name], self._values[name], self.where(name), faults)

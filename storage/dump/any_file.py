@@ -194,9 +194,9 @@ def _expand(paths: Sequence[Path], wanted: Wanted = EVERYTHING) -> Iterator[Path
 
 def _known_files(folder: Path) -> Iterator[Path]:
     for name in sorted(disk.listdir(folder)):
-        known = name in _DUMPERS or files.parse_name(name)
-        if known and files.is_file(folder / name):
-            yield folder / name
+        path = folder / name
+        if (name in _DUMPERS or files.parse_name(name)) and files.is_file(path):
+            yield path
 
 
 def _logs_with(folder: Path, wanted: Wanted) -> Iterator[Path]:
