@@ -32,7 +32,7 @@ from tests.simulator.faults import (
 from tests.simulator.images import find_fault
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
 from tests.simulator.model.log import Wrong
-from tests.simulator.parts import PARTS, have_parts
+from tests.simulator.parts import PART_OF, PARTS, have_parts
 from tests.simulator.remains import check_running, find_leftovers
 from tests.simulator.sites import Site, list_sites
 from tests.simulator.wire import Client, Gone
@@ -238,7 +238,7 @@ def _draw_step(kind: str, rng: random.Random, own: dict[str, float]) -> Step:
     elif kind == "fault":
         drawn = [list(_draw_fault(rng))]
     else:
-        drawn = _part_of(kind).draw_step(kind, rng)
+        drawn = PARTS[PART_OF[kind]].draw_step(kind, rng)
     return [kind, *drawn]
 
 
@@ -277,7 +277,7 @@ def _draw_burst(rng: random.Random, own: dict[str, float]) -> list[Step]:
 
 def _move(step: Step, where: Sequence[float]) -> Step:
     """Return a step that goes to the same log, where the step goes to one."""
-    first = getattr(_part_of(step[0]), "PLACE", len(step))
+    first = getattr(PARTS[PART_OF[step[0]]], "PLACE", len(step))
     moved = [
         there if isinstance(own, float) else own
         for own, there in zip(step[first:], where, strict=False)
@@ -313,10 +313,6 @@ def find_sites() -> list[Site]:
     return list_sites(Tree(root, PRODUCT))
 
 
-def _part_of(kind: str) -> Any:
-    return next(part for part in PARTS.values() if kind in part.WEIGHTS)
-
-
 class History:
     """A plan that is played; ``story`` has a line for each thing that happened."""
 
@@ -338,6 +334,7 @@ class History:
         self._is_armed = False
         self._failing: Fault | None = None
         self._forgiven = self._mends = self._hits_before = 0
+        self._has_operators = any(step[0] == "configure" for _, step in plan.steps)
         self.environ: dict[str, str] = {}
         self.incarnation = self._new_incarnation()
         self._clients: list[Client] = []
@@ -355,8 +352,7 @@ class History:
         self._is_over = False
 
     def _new_incarnation(self) -> Incarnation:
-        has_operators = any(step[0] == "configure" for _, step in self.plan.steps)
-        environ = self.environ if has_operators else None
+        environ = self.environ if self._has_operators else None
         return Incarnation(self.world, self.plan.settings, environ)
 
     # What parts use.
@@ -489,8 +485,7 @@ class History:
     def _action(self, step: Step) -> Action:
         if step[0] == "row":
             return self._play_row(step[1])
-        part = next(each for each in self.parts.values() if step[0] in each.WEIGHTS)
-        action: Action = part.play(step[0], *step[1:])
+        action: Action = self.parts[PART_OF[step[0]]].play(step[0], *step[1:])
         return action
 
     def _play_row(self, steps: Sequence[Step]) -> Action:
@@ -539,12 +534,13 @@ class History:
                     return True
             return False
 
-        if not self.incarnation.run_until(done, 40.0) and self._is_armed:
-            self._mends += 1  # a call of the disk hangs; what failed before is still answered
-            self.faults.mend()
-        if not self.incarnation.run_until(done, 130.0):
-            waiting = [asked.key for asked in running.values()]
-            raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
+        if not self.incarnation.run_until(done, 40.0):
+            if self._is_armed:  # a call of the disk hangs; what failed before is still answered
+                self._mends += 1
+                self.faults.mend()
+            if not self.incarnation.run_until(done, 130.0):
+                waiting = [asked.key for asked in running.values()]
+                raise Wrong(f"no answer in 130 s to requests of the APIs {waiting}")
         answered = [each for each, asked in running.items() if asked.answer is not None]
         for action in answered:
             if running[action].is_cut and self.is_sound:

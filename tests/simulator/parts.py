@@ -57,6 +57,10 @@ PARTS: Final[Mapping[str, Any]] = {
 """
 
 
+PART_OF: Final = {kind: name for name, part in PARTS.items() for kind in part.WEIGHTS}
+"""The part of each kind of steps."""
+
+
 def have_parts(parts: Mapping[str, Any], name: str, *arguments: Any) -> list[Any]:
     """Have all parts do something for which they have a method; return the results."""
     able = [part for part in parts.values() if hasattr(part, name)]

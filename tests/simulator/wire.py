@@ -29,6 +29,14 @@ def _messages(key: int) -> tuple[Message, Message]:
 
 
 @cache
+def _way_of(key: int, version: int) -> tuple[bytes, int]:
+    """Return how the head of a request ends, and where the body of its answer begins."""
+    asked, answered = _messages(key)
+    tags = b"\0" if asked.is_flexible(version) else b""
+    return _CLIENT_ID + tags, 9 if answered.has_tagged_head(version) else 8
+
+
+@cache
 def _parts(struct: Any) -> list[tuple[str, int, Any]]:
     """Return the fields that are arrays of structures: name, place, and the structure."""
     parts = enumerate(zip(struct._fields, describe(struct, 0)[1], strict=True))
@@ -74,6 +82,7 @@ LOST: Final = Lost()
 class Question:
     """A request on its way. ``answer`` is None, then the response, or `LOST`.
 
+    Answers of a connection come in the order of their requests: to wait for the last is enough.
     ``is_cut`` tells that the broker has closed the connection instead of an answer, although no
     request before it has gone without one, whose refusal a broker tells so.
     """
@@ -101,12 +110,13 @@ class Question:
         """
         if self.answer is LOST:
             raise Gone(f"API {self.key}")
+        assert self.answer is not None, f"no answer to API {self.key} before one to a later request"
         return self.answer
 
     def read(self, frame: bytes) -> None:
         """Take the answer out of its frame."""
         _, answered = _messages(self.key)
-        start = 9 if answered.has_tagged_head(self.version) else 8
+        start = _way_of(self.key, self.version)[1]
         self.answer, end = answered.read(self.version, frame, start, len(frame), room=1 << 30)
         assert end == len(frame), f"bytes behind the answer to API {self.key}"
 
@@ -132,8 +142,7 @@ def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Q
     """Return a question and its frame, of the newest version unless one is given."""
     asked, _ = _messages(key)
     version = asked.last if version is None else version
-    head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _CLIENT_ID
-    head += b"\0" if asked.is_flexible(version) else b""
+    head = _HEAD.pack(key, version, correlation_id, len(_CLIENT_ID)) + _way_of(key, version)[0]
     body = head + asked.write(version, row_for(key, row))
     return Question(key, version, correlation_id), len(body).to_bytes(4, "big") + body
 

@@ -319,11 +319,8 @@ class Compacted:
         every = max(1, (read.end - read.start) // _SAMPLE)
         offsets = [*range(read.start, read.end, every), read.end]
         asked = [(each, send_fetch(client, topic, 0, each, 1)) for each in offsets]
-        found = []
-        for offset, question in asked:
-            yield question
-            found.append((offset, question.response.responses[0].partitions[0]))
-        return found
+        yield asked[-1][1]
+        return [(offset, each.response.responses[0].partitions[0]) for offset, each in asked]
 
     def _look_each(
         self, topic: _Topic, client: Client, read: Read
@@ -335,11 +332,8 @@ class Compacted:
             (stamp, send_lookup(client, topic, 0, stamp))
             for stamp in (*_PLACES, *(moment for each in chosen for moment in (each, each + 1)))
         ]
-        found = []
-        for stamp, question in asked:
-            yield question
-            found.append((stamp, question.response.topics[0].partitions[0]))
-        return found
+        yield asked[-1][1]
+        return [(stamp, each.response.topics[0].partitions[0]) for stamp, each in asked]
 
     @staticmethod
     def _compare(
