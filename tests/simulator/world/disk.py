@@ -29,6 +29,7 @@ import errno
 import fcntl as real_fcntl
 import itertools
 import os
+import re
 import stat as st
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -58,6 +59,9 @@ DESCRIPTORS: Final = "/proc/self/fd"
 """The size of this folder is the number of descriptors; it stands in no tree."""
 KEEP_SIZE: Final = 1
 NAME_BYTES: Final = 255
+_CHARACTER_BYTES: Final = 4
+_ODD: Final = re.compile(r"/\.{0,2}(/|$)|^\.{1,2}(/|$)")
+"""Matches a path that has another, shorter form."""
 CALLS: Final = tuple(
     name
     for name, value in vars(seam).items()
@@ -103,6 +107,13 @@ class Opened:
         self.appends = bool(flags & os.O_APPEND)
 
 
+class Descriptors(dict[int, Opened]):
+    """Open files and folders by their descriptors."""
+
+    def __missing__(self, fd: int) -> Opened:
+        raise _error(errno.EBADF)
+
+
 class Disk:
     """See above.
 
@@ -138,7 +149,7 @@ class Disk:
         self._first = next(self._numbers)
         self._last_inode = 1
         self._root = Folder(1, 0o755, 0)
-        self._open: dict[int, Opened] = {}
+        self._open = Descriptors()
         self._places: dict[str, tuple[Folder, str]] = {}
         self._make_folders(prefix)
 
@@ -216,7 +227,7 @@ class Disk:
         heir = self._heir(self._root)
         for each in self._open.values():
             heir._let_go(each.node)
-        self._open, self._places = {}, {}
+        self._open, self._places = Descriptors(), {}
         self._root = Folder(1, 0o755, 0)
         return heir
 
@@ -234,7 +245,7 @@ class Disk:
         heir = Disk.__new__(type(self))
         heir.__dict__.update(self.__dict__)
         heir._first = next(self._numbers)
-        heir._root, heir._open, heir._places = root, {}, {}
+        heir._root, heir._open, heir._places = root, Descriptors(), {}
         return heir
 
     def _counted(self) -> Disk:
@@ -606,7 +617,7 @@ class Disk:
 
     def fsync(self, fd: int) -> None:
         """Make bytes, or names, durable."""
-        node = self._of(fd).node
+        node = self._open[fd].node
         try:
             self._ask("fsync", fd)
         except OSError:
@@ -647,17 +658,11 @@ class Disk:
         return node
 
     def _ask(self, kind: str, fd: int, size: int = 0) -> Opened:
-        self.before(kind, self._of(fd).path, size)
-        return self._of(fd)
-
-    def _of(self, fd: int) -> Opened:
-        try:
-            return self._open[fd]
-        except KeyError:
-            raise _error(errno.EBADF) from None
+        self.before(kind, self._open[fd].path, size)
+        return self._open[fd]
 
     def _readable(self, fd: int) -> tuple[Opened, File]:
-        file = self._of(fd)
+        file = self._open[fd]
         if not file.reads:
             raise _error(errno.EBADF)
         if not isinstance(file.node, File):
@@ -665,7 +670,7 @@ class Disk:
         return file, file.node
 
     def _writable(self, fd: int, refusal: int = errno.EBADF) -> tuple[Opened, File]:
-        file = self._of(fd)
+        file = self._open[fd]
         if not file.writes or not isinstance(file.node, File):
             raise _error(refusal)
         return file, file.node
@@ -673,13 +678,13 @@ class Disk:
     def _text(self, path: StrPath, dir_fd: int | None = None) -> str:
         text = os.fspath(path)
         if dir_fd is not None and not text.startswith("/"):
-            return f"{self._of(dir_fd).path}/{text}"
+            return f"{self._open[dir_fd].path}/{text}"
         return text
 
     def _place(self, text: str, dir_fd: int | None = None, *told: StrPath) -> tuple[Folder, str]:
         """Return the folder in which a path stands, and its name there; the root has no name."""
         if dir_fd is not None:
-            file = self._of(dir_fd)
+            file = self._open[dir_fd]
             if isinstance(file.node, File):
                 raise _error(errno.ENOTDIR, *told)
             name = text[len(file.path) + 1 :]
@@ -695,15 +700,16 @@ class Disk:
             raise ValueError("embedded null byte")
         if not text:
             raise _error(errno.ENOENT, *told)
+        if _ODD.search(text):
+            text = os.path.normpath(text).strip("/")
+        above, _, name = text.rpartition("/")
         node: Node | None = self._root
-        *above, name = os.path.normpath(text).strip("/").split("/")
-        for part in above:
-            if not isinstance(node, Folder):
-                break
-            node = node.names.get(part)
+        if above:
+            folder, own = self._place(above, None, *told)
+            node = folder.names.get(own)
         if not isinstance(node, Folder):
             raise _error(errno.ENOENT if node is None else errno.ENOTDIR, *told)
-        if len(os.fsencode(name)) > NAME_BYTES:
+        if len(name) * _CHARACTER_BYTES > NAME_BYTES < len(os.fsencode(name)):
             raise _error(errno.ENAMETOOLONG, *told)
         return node, name
 

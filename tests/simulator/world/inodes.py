@@ -38,6 +38,11 @@ class File:
 
     def settle(self) -> None:
         """Make all bytes durable, but those under an fsync that failed."""
+        if not self.doubtful:
+            for position, piece in self.pending:
+                apply(self.durable, position, piece)
+            self.pending.clear()
+            return
         self.doubtful += [(*change, True) for change in self.pending]
         self.pending.clear()
         if self.forgiven or all(is_durable for _, _, is_durable in self.doubtful):

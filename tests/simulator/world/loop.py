@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from heapq import heappop, heappush
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
@@ -71,6 +72,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         """The tasks that were created here, ended ones among them."""
+        self.create_future = partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
         self._world = world
         self._due: deque[Call | Timer] = deque()
         self._timers: list[Timer] = []
@@ -129,7 +131,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Any = None) -> Any:  # type: ignore[override]
         """Call when some seconds have passed."""
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        del context
+        return self.call_at(STEADY_SECONDS + self._world.now + delay, callback, *args)
 
     def create_task(self, coro: Any, **options: Any) -> Any:
         """Begin a task in the next turn."""
@@ -172,16 +175,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _look(self) -> list[Call]:
         """Return what is ready; without it let threads run, then time pass."""
         world, due, timers = self._world, self._due, self._timers
+        changed = world.network.changed
         is_late = bool(timers) and timers[0] <= STEADY_SECONDS + world.now
         while True:
-            world.happen()
+            if world.events and world.events[0][0] <= world.now:
+                world.happen()
             could = bool(world.threads)
             if could:
                 for _ in range(int(world.choices.random() * _MOST_STEPS)):
                     could = world.run_one()
                     if not could:
                         break
-            ready = self._find_ready()
+            ready = self._find_ready() if changed else []
             if ready or is_late or due:
                 return ready
             if could and world.run_one():
@@ -197,8 +202,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def _find_ready(self) -> list[Call]:
         """Return the handles of sockets that can be read or written, in the world's order."""
         network = self._world.network
-        if not network.changed:
-            return []
         found = []
         for number in list(network.changed):
             which = network.look(number)

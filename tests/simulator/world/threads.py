@@ -6,6 +6,7 @@ They have the shape of what `siltstone.storage.threads` has, and replace it.
 from __future__ import annotations
 
 import concurrent.futures
+import threading
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,10 @@ class Lock:
         return self._is_taken
 
     def __enter__(self) -> bool:
-        return self._take() or self.acquire()
+        if self._is_taken:
+            return self.acquire()
+        self._is_taken = True
+        return True
 
     def __exit__(self, *_: object) -> None:
         self._is_taken = False
@@ -143,24 +147,24 @@ class Event:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._is_set = False
+        self._marks: deque[None] = deque(maxlen=1)  # whose length is asked without a call of Python
 
     def is_set(self) -> bool:
         """Tell whether the flag is up."""
-        return self._is_set
+        return bool(self._marks)
 
     def set(self) -> None:
         """Raise the flag."""
-        self._is_set = True
+        self._marks.append(None)
 
     def clear(self) -> None:
         """Lower the flag."""
-        self._is_set = False
+        self._marks.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the flag; tell whether it is up."""
-        self._world.wait(self.is_set, timeout)
-        return self._is_set
+        self._world.wait(self._marks.__len__, timeout)
+        return bool(self._marks)
 
 
 class Queue:
@@ -176,7 +180,7 @@ class Queue:
 
     def get(self) -> Any:
         """Take the first; wait for one."""
-        self._world.wait(lambda: self._items)
+        self._world.wait(self._items.__len__)
         return self._items.popleft()
 
     def qsize(self) -> int:
@@ -217,10 +221,22 @@ class Timer:
         self._ended.set()
 
 
+class _Unwatched(type(threading.RLock())):  # type: ignore[misc]
+    """A condition of a future for which no thread of the system waits."""
+
+    def notify_all(self) -> None:
+        """Do nothing."""
+
+
 class Future(concurrent.futures.Future[Any]):
     """A future whose ``result`` lets other threads run."""
 
-    world: World
+    _condition = _Unwatched()
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self.world = world
+        del self.__dict__["_condition"]
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the result; wait for it."""
@@ -235,7 +251,8 @@ class Pool(concurrent.futures.Executor):
         self._world = world
         self._count = count
         self._name = name
-        self._work: deque[tuple[Future, Callable[[], Any]]] = deque()
+        self._work: deque[tuple[Future, Callable[[], Any]] | None] = deque()
+        """Calls to make; behind all of it None once the pool is shut down."""
         self._threads: list[SimulatedThread] = []
         self._idle = 0
         self._is_down = False
@@ -244,8 +261,7 @@ class Pool(concurrent.futures.Executor):
         """Have a thread call a function; return its future."""
         if self._is_down:
             raise RuntimeError("cannot schedule new futures after shutdown")
-        future = Future()
-        future.world = self._world
+        future = Future(self._world)
         self._work.append((future, lambda: fn(*args, **kwargs)))
         if self._idle < len(self._work) and len(self._threads) < self._count:
             name = f"{self._name}_{len(self._threads)}"
@@ -257,11 +273,12 @@ class Pool(concurrent.futures.Executor):
     def _run(self) -> None:
         while True:
             self._idle += 1
-            self._world.wait(lambda: self._work or self._is_down)
+            self._world.wait(self._work.__len__)
             self._idle -= 1
-            if not self._work:
+            if not self._work or (work := self._work[0]) is None:
                 return
-            future, call = self._work.popleft()
+            self._work.popleft()
+            future, call = work
             if not future.set_running_or_notify_cancel():
                 continue
             try:
@@ -270,14 +287,16 @@ class Pool(concurrent.futures.Executor):
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del future, call
+            del work, future, call
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work, and end the threads."""
-        self._is_down = True
-        if cancel_futures:
-            while self._work:
-                self._work.popleft()[0].cancel()
+        if not self._is_down:
+            self._is_down = True
+            self._work.append(None)
+        while cancel_futures and (work := self._work[0]) is not None:
+            self._work.popleft()
+            work[0].cancel()
         if wait:
             self._world.wait(lambda: all(each.is_ended for each in self._threads))
 

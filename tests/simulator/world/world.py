@@ -122,7 +122,7 @@ class World:
         self.threads: list[SimulatedThread] = []
         self.current: SimulatedThread | None = None
         self._is_stealing = False
-        self._events: list[tuple[float, int, Callable[[], object]]] = []
+        self.events: list[tuple[float, int, Callable[[], object]]] = []
         self._numbers = itertools.count()
         self._graves: list[object] = []
 
@@ -155,7 +155,7 @@ class World:
     def sleep(self, seconds: float) -> None:
         """Let others run, as ``time.sleep`` does."""
         if seconds:
-            self.wait(lambda: False, seconds)
+            self.wait(bool, seconds)  # which is never true
         else:
             self.offer()
 
@@ -165,16 +165,16 @@ class World:
 
     def later(self, seconds: float, call: Callable[[], object]) -> None:
         """Have something happen at a time."""
-        heapq.heappush(self._events, (self.now + seconds, next(self._numbers), call))
+        heapq.heappush(self.events, (self.now + seconds, next(self._numbers), call))
 
     def happen(self) -> None:
         """Have everything happen that is due."""
-        while self._events and self._events[0][0] <= self.now:
-            heapq.heappop(self._events)[2]()
+        while self.events and self.events[0][0] <= self.now:
+            heapq.heappop(self.events)[2]()
 
     def next_time(self) -> float:
         """Return when something happens by itself: an event, or a thread that stops waiting."""
-        time = self._events[0][0] if self._events else inf
+        time = self.events[0][0] if self.events else inf
         for each in self.threads:
             if each.wait is not None and each.wait.deadline < time:
                 time = each.wait.deadline
@@ -192,12 +192,8 @@ class World:
         self.now += CALL_SECONDS
         if self.trace is not None:
             self.note(kind, path, size)
-        if self.kill_after is not None and self.kill_kind in {"", kind}:
-            self.kill_after -= 1
-            if not self.kill_after:
-                if kind in WRITES and self.choices.random() < _TORN:
-                    raise Torn(self.choices.randrange(size + 1), self.die)
-                self.die()
+        if self.kill_after is not None:
+            self._come_nearer(kind, size)
         if self.current is None and self.is_serving:
             self._count(kind, path, size)
         if self.find_fault is not None:
@@ -205,10 +201,26 @@ class World:
             if size < whole:  # the rest takes one more
                 self.turn_calls -= 1
                 self.turn_bytes -= whole - size
-        self.offer()
-        if kind == "fsync":
-            self.take_time()
+        thread = self.current
+        if thread is not None:
+            if self.choices.random() < self.yields:
+                thread.leave()
+            if kind == "fsync":
+                self.take_time()
+        elif self.threads:
+            self.offer()
         return size
+
+    def _come_nearer(self, kind: str, size: int) -> None:
+        """Count a call down to that at which the process dies, perhaps in the middle of a write."""
+        if self.kill_kind not in {"", kind}:
+            return
+        self.kill_after = (self.kill_after or 0) - 1
+        if self.kill_after:
+            return
+        if kind in WRITES and self.choices.random() < _TORN:
+            raise Torn(self.choices.randrange(size + 1), self.die)
+        self.die()
 
     def take_time(self) -> None:
         """Let others run for a part of the time that an fsync takes; the loop's takes none."""
@@ -251,7 +263,7 @@ class World:
         """Keep what a killed process had: to free its greenlets would run its ``finally``."""
         self._graves.append((remains, list(self.threads), greenlet.getcurrent()))
         self.threads.clear()
-        self._events.clear()
+        self.events.clear()
         self.current = None
         self._is_stealing = False
         self.is_killed = False
