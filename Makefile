@@ -16,6 +16,7 @@
 #   make crash        kill the broker again and again: make crash KILLS=2000 SEED=7
 #   make fuzz         ten million malformed frames: make fuzz FRAMES=1000000 SEED=7
 #   make damage       starts on damaged folders, every byte of one: make damage DAMAGED=3000 SEED=7
+#   make simulate-coverage SEEDS=100  which lines of the broker random histories execute
 #   make simulate-planted  which seed finds each planted fault: make simulate-planted ARGS='NAME --seeds 500'
 #   make kernels-sanitized  compiled code that reports bad memory and bad numbers, at its work
 #   make large        every API asked for as much as fits 1, 4 and 16 MB, beside a client that waits
@@ -77,7 +78,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -195,6 +196,13 @@ SEEDS ?= 10000
 FIRST ?= 0
 simulate: setup
 	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(IMAGES),--images $(IMAGES)) $(ARGS)
+
+COVERAGE := .cache/coverage
+$(COVERAGE)/coverage: Makefile | setup
+	@$(TARGET.$(INSTALLER)) '$(COVERAGE)' --quiet coverage==7.17.5 && touch $@
+simulate-coverage: SEEDS = 100
+simulate-coverage: $(COVERAGE)/coverage
+	@PYTHONPATH='$(COVERAGE)' $(BIN)/python -m tests.simulator.lines $(FIRST) $(SEEDS)
 
 beside: SEEDS = 100
 beside: setup
