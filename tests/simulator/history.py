@@ -190,6 +190,11 @@ def _draw_pin(step: Step, rng: random.Random) -> Step:
     return ["burst", _beside(step, pin)] if step[0] not in _OTHERS - {"burst"} else step
 
 
+def _draw_backup(step: Step, rng: random.Random) -> Step:
+    others = [_draw_step("produce", rng, {}) for _ in range(rng.choice((1, 3, 6)))]
+    return ["burst", _beside(step, *others, ["row", [["backup"], *others]])]
+
+
 def _draw_setting(_step: Step, rng: random.Random) -> Step:
     return _draw_step("configure", rng, {})
 
@@ -198,6 +203,7 @@ _RARE: Final = {
     "directories": ((0, 0, 1, 2), _draw_directory),
     "memory": ((0, 0, 0, 0, 0, 0, 1, 2), _draw_refusals),
     "pins": ((0, 0, 0, 6, 12), _draw_pin),
+    "backups": ((0, 0, 0, 1, 2), _draw_backup),
     "settings": ((0, 0, 0, 4), _draw_setting),
 }
 """How often each comes in a history, and what makes it of the step that stood there."""
@@ -464,6 +470,7 @@ class History:
         self._play_step(["stop"])
         self._play_step(["rest"])
         self._end("kill")
+        have_parts(self.parts, "ended")
 
     def _play_step(self, step: Step) -> None:
         self.step = step

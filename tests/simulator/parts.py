@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulator.clients.admin import Admin
 from tests.simulator.clients.askers import Askers
+from tests.simulator.clients.backups import Backups
 from tests.simulator.clients.compacted import Compacted
 from tests.simulator.clients.consumers import Consumers
 from tests.simulator.clients.groups import Groups
@@ -39,6 +40,7 @@ PARTS: Final[Mapping[str, Any]] = {
     "pins": Pins,
     "operators": Operators,
     "askers": Askers,
+    "backups": Backups,
 }
 """Each part by its name. A part has the first four of these, and those others that it needs:
 
@@ -53,6 +55,7 @@ PARTS: Final[Mapping[str, Any]] = {
 ``stopped()``          called after a clean stop: the disk is as that has left it
 ``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
 ``judge()``            compare all that clients can see with the model, while the disk is sound
+``ended()``              called when the last life of the broker has ended
 ``settled()``          called when all parts have judged after a start
 """
 

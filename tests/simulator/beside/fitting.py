@@ -26,6 +26,7 @@ _LEFT_OUT: Final = {
         "reload",
     ),
     *PARTS["askers"].WEIGHTS,
+    *PARTS["backups"].WEIGHTS,
     *PARTS["compacted"].WEIGHTS,
     *PARTS["migrants"].WEIGHTS,
     *PARTS["moves"].WEIGHTS,
