@@ -395,6 +395,13 @@ class History:
         log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
         return log is None or str(log.directory.path) == self._failing.below
 
+    def is_sure(self, topic: str, partition: int, base: int, body: bytes) -> bool:
+        """Tell whether a batch is where a power failure does not take it, or its log is gone."""
+        log = self.incarnation.broker.logs.logs.get(TopicPartition(topic, partition))
+        files = self.world.disk.sure(str(log.path)) if log is not None else {}
+        names = [each for each in files if each.endswith(".log") and int(each[:-4]) <= base]
+        return log is None or (bool(names) and body in files[max(names)])
+
     @property
     def is_over(self) -> bool:
         """Tell whether all steps have been played."""

@@ -306,15 +306,17 @@ def test_bytes_under_an_fsync_that_failed_are_not_durable_by_the_next(is_forgive
         disk.fsync(fd)
     disk.before = lambda _, __, size: size
     disk.pwrite(fd, b"kept", 4)
+    assert disk.sure(ROOT) == {"a": b""}
     disk.fsync(fd)
 
+    assert disk.sure(ROOT) == {"a": b"\0\0\0\0kept"}
     assert {b"lostkept", b"\0\0\0\0kept"} <= {image["a"] for image in images(disk)}
     if is_forgiven:
         disk.forgive(ROOT)
     else:
         disk.pwrite(fd, b"lost", 0)
     disk.fsync(fd)
-    assert {image["a"] for image in images(disk)} == {b"lostkept"}
+    assert {image["a"] for image in images(disk)} == {disk.sure(ROOT)["a"]} == {b"lostkept"}
 
 
 def refuse(kind: str, path: str, size: int) -> int:

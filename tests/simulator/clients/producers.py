@@ -214,6 +214,7 @@ class Sending:
             there = lane.memory.taken(batch, base)
             if there is not None:
                 lane.log.acknowledged_once(there.sent, base, there.end_before)
+                self.records.check_durable(lane.topic, lane.partition, there.sent, base)
         elif error in {OUT_OF_ORDER, OLD_EPOCH}:
             lane.memory.refused(batch, error)
         elif error in TOO_LARGE:

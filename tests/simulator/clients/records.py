@@ -30,7 +30,7 @@ from tests.simulator.clients.requests import (
 )
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.files import judge_files
-from tests.simulator.model.log import LogModel, Stored, Wrong, read_batches, sent_of
+from tests.simulator.model.log import LogModel, Sent, Stored, Wrong, read_batches, sent_of
 from tests.simulator.model.topics import Presence, TopicModel
 from tests.simulator.world.inodes import BLOCK
 
@@ -293,6 +293,7 @@ class Records:
         if error == 0:
             if not self.may_miss(topic, log):
                 log.acknowledged(sent, answer.base_offset, end_before)
+                self.check_durable(topic, partition, sent, answer.base_offset)
         elif error == UNKNOWN_TOPIC:
             if not self.may_miss(topic, log):
                 raise Wrong(f"{topic.name} is unknown to a producer, although it exists")
@@ -304,6 +305,20 @@ class Records:
             log.refused(sent)
         else:
             raise Wrong(f"produce to {topic.name}-{partition}: error {error}")
+
+    def check_durable(self, topic: TopicModel, partition: int, sent: Sent, base: int) -> None:
+        """See that an acknowledged batch is on the disk, where the acknowledgement waits for it.
+
+        Raises:
+            Wrong: A power failure could take it now.
+        """
+        log = topic.logs[partition]
+        if (
+            log.is_durable_at_once
+            and base >= log.may_start
+            and not self._history.is_sure(topic.name, partition, base, sent.body)
+        ):
+            raise Wrong(f"{topic.name}-{partition}: {base} is acknowledged and may yet be lost")
 
     def _fetch(  # a step's parameters
         self,

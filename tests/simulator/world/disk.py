@@ -190,6 +190,13 @@ class Disk:
         assert isinstance(found, Folder)
         return {name: bytes(file.data) for name, file in found.files()}
 
+    def sure(self, path: str) -> dict[str, bytes]:
+        """Return the files of a folder, and of their bytes, which the power leaves in any case."""
+        found = self._find(path)
+        assert isinstance(found, Folder)
+        files = ((name, node) for name, node in found.durable.items() if isinstance(node, File))
+        return {name: file.sure() for name, file in files}
+
     def rooms(self, path: str) -> Iterator[tuple[str, int, int]]:
         """Yield all files below a folder: path, size, and the room that each takes."""
         found = self._find(path)

@@ -56,6 +56,14 @@ class File:
         self.pending.clear()
         self.forgiven = False
 
+    def sure(self) -> bytes:
+        """Return the bytes that a power failure leaves in any case."""
+        data = bytearray(self.durable)
+        for position, piece, is_durable in self.doubtful:
+            if is_durable:
+                apply(data, position, piece)
+        return bytes(data)
+
     def lose_power(self, rng: Random) -> None:
         """Leave what a power failure may leave."""
         changes = [*self.doubtful, *((*change, False) for change in self.pending)]
