@@ -171,10 +171,11 @@ class Rules:
         if error == STORAGE and not self._history.is_sound:
             self._stale[book] = None
             return
+        may_lack = None in known or key in change.crossed
         is_bad = value in _BAD or (book == "acl" and " ann " in key and value is not None)
         if error == 0 and not is_bad:
             model.acknowledged(change, changes)
-        elif error and (is_bad or (error == _NO_SUCH_USER and value is None and None in known)):
+        elif error and (is_bad or (error == _NO_SUCH_USER and value is None and may_lack)):
             model.refused(change, before)
         elif key != "no.such.setting":
             raise Wrong(f"{book} {key}={value}: {error} {answer.error_message}")
