@@ -397,7 +397,7 @@ class Producers:
         """Note that of old batches only the last is known surely."""
         for slot in self._slots:
             for lane in slot.producer.lanes if slot.producer is not None else ():
-                lane.memory.restarted()
+                lane.memory.restarted(way)
 
     def judge(self) -> None:
         """Take from the logs what they remember."""

@@ -648,7 +648,7 @@ class Transactions:
         self._hits = self._history.hits
         for slot in self._slots:
             for lane in slot.lanes:
-                lane.memory.restarted()
+                lane.memory.restarted(way)
             if way == "power":
                 slot.follow()
         for each in self._all if way == "power" else ():

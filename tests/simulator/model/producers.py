@@ -95,6 +95,9 @@ class Memory:
         self.log = log
         self.is_open = False
         self._worlds: list[World | None] = [None]
+        self._past: dict[int, World] = {}
+        """The last memory of each epoch: the power may take all batches of the present one."""
+        self._may_go_back = False
         self._unanswered: list[Numbered] = []
 
     @property
@@ -168,6 +171,10 @@ class Memory:
     def _leave(self, worlds: list[World | None]) -> None:
         if worlds:
             self._worlds = worlds
+            self._note_past()
+
+    def _note_past(self) -> None:
+        self._past |= {each.epoch: each for each in self._worlds if each is not None}
 
     def settle(self, known: Mapping[bytes, Numbered]) -> None:
         """Take the memory from the batches that the log has."""
@@ -183,14 +190,17 @@ class Memory:
         if not self.log.start:
             self._worlds, self.is_open = [found], False
         elif not self.is_open:
-            before = [part for each in self._worlds for part in _parts_of(each)]
+            past = self._past.values() if self._may_go_back else ()
+            before = [part for each in (*self._worlds, *past) for part in _parts_of(each)]
             older = [each for each in before if self._may_be(each, found, there)]
             self._worlds = list(dict.fromkeys([found, *older]))
+        self._note_past()
         self._serve()
 
     def settled(self) -> None:
         """Note that nothing is on its way."""
         self._unanswered.clear()
+        self._may_go_back = False
 
     def _may_be(self, world: World | None, found: World | None, there: set[Numbered]) -> bool:
         """Tell whether a memory from before fits the log, whose front is gone."""
@@ -203,8 +213,9 @@ class Memory:
             each.base is None or each.base < start for each in is_gone
         )
 
-    def restarted(self) -> None:
+    def restarted(self, way: str) -> None:
         """Note that of old batches only the last is known surely, as in Kafka's snapshots."""
+        self._may_go_back |= way == "power"
         for world in self._worlds:
             for each in world.batches[:-1] if world is not None else ():
                 each.may_be_forgotten = True
