@@ -84,6 +84,9 @@ _ASKS: Final = (0, 0, 0, 10, 40)
 """How many times clients ask beside the other steps."""
 _FIRST_ASK: Final = 1000
 """The number of the first of these steps."""
+_STAGED: Final = 0.33
+"""How many histories are made of scenes."""
+_WAITING, _CROWDED, _MENDED = 0.15, 0.35, 0.7
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
 LARGE_BYTES = 180_000
@@ -135,6 +138,10 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         is_behind = number in behind and kind in {"dies", "power_dies"}
         steps.append((number, [*step, True] if is_behind else step))
     _draw_rare(seed, steps, parts)
+    own_rng = random.Random(f"{seed} scenes")
+    if own_rng.random() < _STAGED:
+        world["late_cuts"] = own_rng.choice((0.0, 0.3, 0.6))
+        _draw_scenes(own_rng, steps, parts)
     _draw_asks(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return Plan(seed, world, settings, parts, steps, wishes)
@@ -207,6 +214,78 @@ _RARE: Final = {
     "settings": ((0, 0, 0, 4), _draw_setting),
 }
 """How often each comes in a history, and what makes it of the step that stood there."""
+
+
+def _draw_scenes(rng: random.Random, steps: Steps, parts: dict[str, Any]) -> None:
+    """Have scenes in place of most steps, in topics that suit them."""
+    topics = [each["settings"] for each in parts["records"].values()]
+    for settings in (*topics, *parts["compacted"].values()):
+        settings.update(rng.choice(({}, {"segment.bytes": "600"}, {"segment.bytes": "1000"})))
+        settings.update(rng.choice(({}, {}, {"flush.messages": "1"})))
+    kinds = [list(part.WEIGHTS) for name, part in PARTS.items() if parts[name]]
+    at = 0
+    while at < len(steps):
+        scene = _draw_scene(rng, kinds)
+        there = slice(at, at + len(scene))
+        steps[there] = list(enumerate(scene, at))[: len(steps[there])]
+        at = there.stop + rng.choice((0, 5, 30))
+
+
+def _draw_scene(rng: random.Random, parts: Sequence[Sequence[str]]) -> list[Step]:
+    """Draw steps of few kinds, most to one log, perhaps a fault that is mended, and a restart.
+
+    So what a fault or a crowd leaves half done is gone on with, and meets the end of the process.
+    """
+    own = rng.choice((*parts[:2], rng.choice(parts)))
+    few = [own[0], *rng.sample(own[1:], k=rng.randrange(min(4, len(own))))]
+    if rng.random() < _HALF:
+        few += [parts[0][0], rng.choice(rng.choice(parts))]
+    where = [share(rng), share(rng)] if rng.random() < _HALF else []
+
+    def some(most: int) -> list[Step]:
+        return [_draw_some(rng, few, where) for _ in range(rng.randrange(1, most))]
+
+    scene = some(5)
+    if rng.random() < _HALF:
+        scene += [["fault", list(_draw_fault(rng))], *some(4)]
+        scene += [["mend"], *some(5)] if rng.random() < _MENDED else []
+    way = rng.choice(RESTARTS)
+    if way in {"stop", "kill"}:
+        return [*scene, [way, _draw_crowd(rng, [*few, *own], where, (2, 3, 5))]]
+    if way == "power":
+        return [*scene, [way]]
+    return [*scene[:-2], [way, *_draw_death(rng)], *scene[-2:]]
+
+
+def _draw_some(rng: random.Random, kinds: Sequence[str], where: Sequence[float]) -> Step:
+    way = rng.random()
+    if way < _WAITING:
+        return ["wait", rng.choice((0.05, 0.5, 3.0))]
+    if way < _CROWDED:
+        return ["burst", _draw_crowd(rng, kinds, where), rng.choice((0, 0, 1, 3))]
+    return _move(_draw_step(_one_of(rng, kinds, _HALF), rng, {}), where)
+
+
+def _one_of(rng: random.Random, kinds: Sequence[str], first: float) -> str:
+    """Draw a kind; the first one comes more often than the others, by this share."""
+    return kinds[0] if rng.random() < first else rng.choice(kinds)
+
+
+def _draw_crowd(
+    rng: random.Random,
+    kinds: Sequence[str],
+    where: Sequence[float],
+    rows: Sequence[int] = (2, 4, 8, 8),
+) -> list[Step]:
+    """Draw rows of steps to be played side by side; those of a kind differ in their places only."""
+    models = {kind: _draw_step(kind, rng, {}) for kind in kinds}
+    first, longest = rng.choice((0.2, 0.9)), rng.choice((1, 4, 8))
+    crowd: list[Step] = []
+    for _ in range(rng.choice(rows)):
+        row = [models[_one_of(rng, kinds, first)] for _ in range(rng.randrange(1, longest + 1))]
+        row = [[share(rng) if isinstance(each, float) else each for each in step] for step in row]
+        crowd.append(["row", [_move(step, where) for step in row]])
+    return crowd
 
 
 def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:

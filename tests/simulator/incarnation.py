@@ -189,7 +189,8 @@ class Incarnation:
         """End the process at once; with ``power`` the power goes, and choices say what is left."""
         world = self.world
         self._end()
-        world.disk = world.disk.kill() if power is None else world.disk.cut(power)
+        disk = world.disk
+        world.disk = disk.kill() if power is None else disk.cut(power, world.late_cuts)
 
     def _end(self) -> None:
         world = self.world

@@ -242,10 +242,10 @@ class Disk:
         """Return a disk with the same files and the same promises, and no descriptors."""
         return self._heir(copied(self._root))._counted()
 
-    def cut(self, rng: Random) -> Disk:
+    def cut(self, rng: Random, late: float = 0.0) -> Disk:
         """Return a disk that a power failure may leave; this one does not change."""
         root = copied(self._root)
-        lose_power(root, rng)
+        lose_power(root, rng, late)
         return self._heir(root)._counted()
 
     def _heir(self, root: Folder) -> Disk:

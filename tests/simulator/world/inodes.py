@@ -150,13 +150,17 @@ def _leave_part(data: bytearray, position: int, piece: bytes, rng: Random) -> No
         apply(data, position + len(piece), b"")
 
 
-def lose_power(root: Folder, rng: Random) -> None:
-    """Leave below a folder what a power failure may leave."""
+def lose_power(root: Folder, rng: Random, late: float = 0.0) -> None:
+    """Leave below a folder what a power failure may leave.
+
+    ``late`` says how often a folder lacks the last of its changes alone.
+    """
     folders: dict[int, Folder] = {}
     _find_folders(root, folders)
     for folder in folders.values():
         many = len(folder.pending)
-        folder.settle(rng.choice((0, many, rng.randint(0, many))))
+        is_late = late and many and rng.random() < late
+        folder.settle(many - 1 if is_late else rng.choice((0, many, rng.randint(0, many))))
     for folder in folders.values():
         folder.names, folder.pending = dict(folder.durable), []
     for node in find_named(root):

@@ -81,6 +81,7 @@ class World:
     seconds since the beginning. ``read_seconds`` is the cost of a read of the clock.
     ``yields`` and ``steals`` say how often a call of a thread, or of the loop, lets a thread run.
     An fsync of a thread takes up to ``fsync_seconds`` before it makes anything durable, or after.
+    ``late_cuts`` says how often a power failure takes the last change of a folder and no other.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class World:
         yields: float = 0.25,
         steals: float = 0.15,
         fsync_seconds: float = 0.0,
+        late_cuts: float = 0.0,
         is_traced: bool = False,
     ) -> None:
         self.seed = seed
@@ -101,6 +103,7 @@ class World:
         self.yields = yields
         self.steals = steals
         self.fsync_seconds = fsync_seconds
+        self.late_cuts = late_cuts
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(FIRST)
         self.calls = 0
