@@ -91,4 +91,12 @@ class Askers:
                 return True
             return rules.is_free(_RESOURCES[kind].format(_DENY))
 
-        return Lot(number, version, topics, may, rules.authorizes)
+        has_sessions = bool(self._history.plan.parts["sessions"])
+        return Lot(
+            number,
+            version,
+            topics,
+            may,
+            authorizes=rules.authorizes,
+            has_sessions=has_sessions,
+        )

@@ -44,6 +44,7 @@ class Lot:
     """The names, numbers and rights of one request, drawn by a number.
 
     ``may`` tells whether the client has the rights to a kind of thing; None if that is not sure.
+    ``has_sessions`` is true if another part judges fetch sessions, in whose room no other may be.
     """
 
     def __init__(
@@ -52,12 +53,15 @@ class Lot:
         version: int,
         topics: Mapping[str, TopicModel],
         may: Callable[[str, str], bool | None],
+        *,
         authorizes: bool,
+        has_sessions: bool,
     ) -> None:
         rng = self.rng = Random(number)
         self.version = version
         self.may = may
         self.authorizes = authorizes
+        self.has_sessions = has_sessions
         self._topics = topics
         self.some = rng.choice(list(topics))
         self.names = rng.sample([*topics, OWN, _NOWHERE, _BAD, _OFFSETS], rng.randrange(1, 5))
@@ -780,6 +784,8 @@ def _produce(lot: Lot) -> Asked:
 @_asks(1, "responses/topic/partitions/partition_index")
 def _fetch(lot: Lot) -> Asked:
     count, session, epoch = lot.rng.choice(((600, 0, -1), (2, 77, -1), (1, 0, -1), (2, 77, 5)))
+    if not session and lot.is_trial and not lot.has_sessions:  # whose room it would take
+        epoch = 0
     parts = [{"partition": index, "current_leader_epoch": 5} for index in range(count)]
     row = {"max_wait_ms": 0, "max_bytes": 1000, "topics": [(lot.some, b"7" * 16, parts)]}
     if lot.version >= 7:
