@@ -65,10 +65,15 @@ if __name__ == "__main__":
     measured.start()
     from tests.simulator.history import draw, play
     from tests.simulator.runs import begin
+    from tests.simulator.world.disk import Disk
 
     begin()
     first, count = map(int, sys.argv[1:])
-    played = [(seed, play(draw(seed))[1], gc.collect()) for seed in range(first, first + count)]
+    played = {}
+    for seed in range(first, first + count):
+        played[seed] = play(draw(seed))[1]
+        Disk.uninstall()  # what is freed now closes no file of it
+        gc.collect()
     measured.stop()
-    faults = [f"seed {seed}: {fault}" for seed, fault, _ in played if fault]
+    faults = [f"seed {seed}: {fault}" for seed, fault in played.items() if fault]
     sys.stdout.write("\n".join([*faults, *_report(measured), ""]))

@@ -147,6 +147,8 @@ class Backups:
 
     def _restore(self, backup: Backup) -> None:
         world = World(self._history.plan.seed, **self._history.plan.world)
+        world.descriptors = self._history.world.descriptors  # no two files have the same
+        self._history.world.bury(world)
         world.now = backup.now
         world.disk = Disk(world.before_call, world.now_ns, ROOT, numbers=world.descriptors)
         for name, data in backup.files.items():
