@@ -55,7 +55,7 @@ class ProducerStateManager:
 
     __slots__ = (
         "_all", "_directory", "_expiration_ms", "_max_count", "_open", "_snapshots",
-        "_topic_partition", "_volatile", "first_unstable_offset", "map_end_offset", "producers",
+        "_topic_partition", "_volatile", "map_end_offset", "producers",
     )  # fmt: skip
 
     def __init__(
@@ -74,7 +74,6 @@ class ProducerStateManager:
         self._all = ProducerCount()  # until `count_in`
         # Producer id -> first offset, the earliest first; `LogEnd` has the same dict.
         self._open: dict[int, int] = {}
-        self.first_unstable_offset: int | None = None
         self.map_end_offset = 0
         self._volatile = NO_OFFSET  # the offset of a snapshot that was written without an fsync
         self._snapshots: list[int] = []  # offsets, ascending: saves a listing (KAFKA-9393)
@@ -157,7 +156,6 @@ class ProducerStateManager:
             note(AbortedTransaction(producer_id, first_offset, offset, stable))
         entry.transaction_first_offset = NO_OFFSET
         del self._open[producer_id]
-        self._note_first_unstable()
 
     def replay(self, header: BatchHeader, batch: "Buffer") -> AbortedTransaction | None:
         """Note a batch that is in the log already; it was checked when it was written."""
@@ -244,13 +242,17 @@ class ProducerStateManager:
         ]
         self._open.clear()
         self._open.update((producer_id, first) for first, producer_id in sorted(transactions))
-        self._note_first_unstable()
         self.map_end_offset = offset
 
     @property
     def open_transactions(self) -> Mapping[int, int]:
         """Return the first offset of each open transaction by producer id, the earliest first."""
         return self._open
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Return the offset where the earliest open transaction begins, None without one."""
+        return next(iter(self._open.values()), None)
 
     def truncate_fully(self, offset: int) -> None:
         """Forget everything, including snapshots: the log begins again at ``offset``."""
@@ -336,10 +338,6 @@ class ProducerStateManager:
     def _begin_transaction(self, producer_id: int, entry: ProducerEntry, offset: int) -> None:
         entry.transaction_first_offset = offset
         self._open[producer_id] = offset
-        self._note_first_unstable()
-
-    def _note_first_unstable(self) -> None:
-        self.first_unstable_offset = next(iter(self._open.values()), None)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         silent_ms = now_ms - entry.last_timestamp
