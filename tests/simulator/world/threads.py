@@ -273,11 +273,14 @@ class Pool(concurrent.futures.Executor):
     def _run(self) -> None:
         while True:
             self._idle += 1
-            self._world.wait(self._work.__len__)
+            while not self._work:  # another thread may have been quicker
+                self._world.wait(self._work.__len__)
             self._idle -= 1
-            if not self._work or (work := self._work[0]) is None:
+            if (work := self._work[0]) is None:
                 return
             self._work.popleft()
+            if self._work:  # another thread may be quicker with the next
+                self._world.offer()
             future, call = work
             if not future.set_running_or_notify_cancel():
                 continue
