@@ -160,7 +160,7 @@ class Groups:
         """Whether a client has found the coordinator, so that its journal exists."""
         self._way = ""
         self._quiet_ms = self._hits = 0
-        """Since when no call of the disk has failed, and how many have."""
+        """Since when the disk has worked and nothing is refused, and how many calls have failed."""
 
     @property
     def topics(self) -> dict[str, TopicModel]:
@@ -506,13 +506,15 @@ class Groups:
     ) -> Action:
         if self._has_journal:
             topics = None if is_all and version > 1 else [topic]
-            yield from self._fetch(client, group, topics, version)
+            yield from self.fetch(client, group, topics, version)
 
-    def _fetch(
+    def fetch(
         self, client: Client, group: GroupModel, topics: list[TopicModel] | None, version: int
     ) -> Generator[Any, None, list[str]]:
         """Fetch offsets of some topics, or all, and compare them; return those to expire."""
         reading = self._read_all(group)
+        transactions: Transactions | None = self._history.parts.get("transactions")
+        over = transactions.find_over() if transactions else ()
         asked = client.send(OFFSET_FETCH, _fetch_row(group, topics, version), version)
         yield asked
         read = [(*each[:4], each[4].end()) for each in reading]
@@ -530,8 +532,7 @@ class Groups:
             key = life if version >= _FIRST_WITH_IDS else topic.name
             value = found.get((key, place), NOTHING)
             is_judged = was_certain and is_certain(topic, life)
-            transactions: Transactions | None = self._history.parts.get("transactions")
-            if value == _PENDING and transactions and transactions.may_pend(each.register):
+            if value == _PENDING and transactions and transactions.may_pend(each.register, over):
                 continue
             if is_judged and not each.allows(value, self._history.now_ms, has_epoch=has_epoch):
                 allowed = [tuple(one.value) for one in each.writes if not one.is_refused]
@@ -549,7 +550,9 @@ class Groups:
         due = [each.must_go_ms for each in reading.writes if each.value == found]
         late = self._history.now_ms - 2 * self._check_ms
         is_late = bool(due) and late > max(*due, self._quiet_ms)
-        return is_late and not (transactions and transactions.may_pend(reading.register))
+        if transactions and transactions.may_pend(reading.register, transactions.find_over()):
+            return False
+        return is_late
 
     def _must_stay(self, group: GroupModel) -> bool:
         """Tell whether the directory of the group's journal fails, so that no deletion is taken."""
@@ -561,7 +564,7 @@ class Groups:
     def judge(self) -> None:
         """Fetch all offsets of all groups, and compare them."""
         hits = self._history.hits
-        if hits != self._hits:
+        if hits != self._hits or not self._history.is_sound:
             self._hits, self._quiet_ms = hits, self._history.now_ms
         if self._has_journal:
             client = self._history.client()
@@ -572,11 +575,11 @@ class Groups:
     def _judge_group(self, client: Client, group: GroupModel) -> Action:
         yield from self._wait_until_loaded(client, group)
         if not self._way:
-            yield from self._fetch(client, group, None, 9)
-            overdue = yield from self._fetch(client, group, list(self.topics.values()), 10)
+            yield from self.fetch(client, group, None, 9)
+            overdue = yield from self.fetch(client, group, list(self.topics.values()), 10)
             if overdue:  # the broker may have had no turn since time has jumped
                 yield Pause(self._history, self._check_ms / 500)
-                overdue = yield from self._fetch(client, group, None, 9)
+                overdue = yield from self.fetch(client, group, None, 9)
             if overdue:
                 raise Wrong(f"{overdue} should have expired")
             return

@@ -65,7 +65,8 @@ class Company(GroupModel):
         """The generation of the last answer to a join."""
         self.synced_generation = 0
         self.left: list[Sender] = []
-        self.joins = 0
+        self.joins = self.moving = 0
+        """Joins that were sent; joins and leaves that have no answer."""
         self.calm: list[Member] = []
         """All members, while none has joined or left since all have their assignment."""
         self.given: dict[int, dict[str, list[bytes]]] = {}
@@ -111,6 +112,7 @@ class Company(GroupModel):
     def restarted(self, way: str) -> None:
         """Note that members without an assignment, or after a power failure all, are forgotten."""
         self.left.clear()
+        self.moving = 0
         if way == "power":
             self.calm = []
             self.synced_generation = 0
@@ -218,6 +220,7 @@ class Members:
             yield question
             if question.is_lost:
                 return
+            company.moving -= 1
             if self._judge_join(company, member, question.answer):
                 joined.append((member, question.answer))
         yield from self._sync(company, joined)
@@ -234,6 +237,7 @@ class Members:
             yield question
             if question.is_lost:
                 return
+            company.moving -= 1
             answer = question.answer
             if answer.error_code == _ID_REQUIRED:
                 member.id = answer.member_id
@@ -242,6 +246,7 @@ class Members:
 
     def _send_join(self, company: Company, member: Member, version: int) -> Question:
         company.joins += 1
+        company.moving += 1
         company.calm = []
         protocols = [JoinGroupRequestProtocol("first", b"x"), JoinGroupRequestProtocol("second")]
         row = JoinGroupRequest(
@@ -316,7 +321,7 @@ class Members:
                 self._check_refused(code, f"SyncGroup of {company.name}")
         listed = [len(answer.members) for _, answer in joined if answer.members]
         synced = [each for each, _ in joined if each.is_synced]
-        if listed == [len(synced)] and joins == company.joins:
+        if listed == [len(synced)] and joins == company.joins and not company.moving:
             company.calm = synced
 
     def _assign(self, company: Company, answer: Any) -> list[SyncGroupRequestAssignment]:
@@ -378,10 +383,12 @@ class Members:
         row = LeaveGroupRequest(name, members=[MemberIdentity(member.id, member.instance_id)])
         member.is_busy = True
         company.calm = []
+        company.moving += 1
         asked = member.client.send(LEAVE_GROUP, row, 5)
         yield asked
         if asked.is_lost:
             return
+        company.moving -= 1
         answer = asked.answer
         code = answer.error_code or answer.members[0].error_code
         self._history.tell(f"  {name} {member.id[-6:]} leaves: error {code}")

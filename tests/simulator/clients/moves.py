@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tests.simulator.clients.requests import STORAGE, UNKNOWN_TOPIC, share
 from tests.simulator.incarnation import ROOT
 from tests.simulator.model.log import Wrong
+from tests.simulator.model.settings import SettingsModel
 from tests.simulator.model.topics import Presence
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class Moves:
         self._history = history
         self._is_there = bool(drawn)
         self._wanted: dict[tuple[bytes, int], str] = {}
-        self._changes = self._hits = 0
-        self._last: dict[tuple[bytes, int], int] = {}
+        self._changes = SettingsModel({}, 0)
+        self._hits = 0
 
     def play(self, kind: str, *rest: Any) -> Action:
         """Play a step."""
@@ -62,6 +63,7 @@ class Moves:
 
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken the copy that is under way."""
+        self._changes.restarted()
         if way == "power":
             self._wanted.clear()
 
@@ -74,13 +76,13 @@ class Moves:
         number = int(partition * topic.partitions)
         place = topic.topic_id, number
         before = topic.presence
-        self._changes += 1
-        change = self._last[place] = self._changes
+        change = self._changes.begin([str(place)])
         self._wanted.pop(place, None)
         asked = self._history.client().send(_MOVE, ([(path, [(topic.name, [number])])],))
         yield asked
         if asked.is_lost:
             return
+        is_alone = self._changes.end(change)
         error = asked.answer.results[0].partitions[0].error_code
         self._history.tell(f"  {topic.name}-{number} to {path}: {error}")
         is_certain = before is topic.presence is Presence.PRESENT and topic.topic_id == place[0]
@@ -88,7 +90,7 @@ class Moves:
             return
         if error and (error != STORAGE or self._history.is_sound):
             raise Wrong(f"{topic.name}-{number} does not move to {path}: error {error}")
-        if not error and self._last[place] == change and self._history.is_sound:
+        if not error and is_alone and self._history.is_sound:
             self._wanted[place] = path
 
     def _move_other(self, path: str, name: str) -> Action:
@@ -131,7 +133,8 @@ class Moves:
         is_sure = self._history.is_sound and self._history.step[0] == "judge"
         if path is None and is_sure:
             raise Wrong(f"{topic.name}-{number} is in no directory")
-        if copy is not None and copy == path:
+        is_alone = self._history.step[0] != "burst"  # the answer is not of one moment
+        if copy is not None and copy == path and is_alone:
             raise Wrong(f"{topic.name}-{number} moves to where it is: {path}")
         wanted = self._wanted.get((topic.topic_id, number))
         if is_sure and (copy is not None or wanted not in {None, *(path or ())}):

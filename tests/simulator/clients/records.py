@@ -412,6 +412,7 @@ class Records:
         yield asked
         if asked.is_lost or self.may_miss(topic, log):
             return
+        log.answered(offset)
         answer = asked.answer.topics[0].partitions[0]
         error = answer.error_code
         self._history.tell(f"  {topic.name}-{partition} to {offset}: error {error}")

@@ -47,6 +47,8 @@ _SOURCES: Final = {
 _OF_BROKERS: Final = {
     "log.retention.ms": ("604800000", "1209600000"),
     "log.cleaner.backoff.ms": ("300", "2000"),
+    "max.connections.per.ip": ("1000", "2000"),
+    "log.index.interval.bytes": ("4096", "8192"),
     "no.such.setting": ("bad",),
 }
 BOOKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {

@@ -54,7 +54,7 @@ from tests.simulator.model.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Container, Generator
     from random import Random
 
     from tests.simulator.clients.groups import Groups
@@ -489,6 +489,7 @@ class Transactions:
         may_be = error == _LONG_METADATA and size >= _LONG
         if may_be or error in _SENDERS or (error == _UNKNOWN and may_miss):
             write.refused()
+            slot.must_abort = False
         elif self._is_taken(slot, transaction, error, what):
             write.answered(groups.tick(), is_sure=False)
             transaction.partitions[_OF_OFFSETS] = True
@@ -527,12 +528,21 @@ class Transactions:
             raise Wrong(what)
         return error
 
-    def may_pend(self, register: Register) -> bool:
-        """Tell whether an open transaction may have an offset for a register."""
-        return any(
-            (OPEN in each.may or each.is_torn or not self._is_sound)
-            and any(register.life == other.life for _, other, _ in each.offsets)
+    def find_over(self) -> set[Transaction]:
+        """Return the transactions that are over for certain."""
+        return {
+            each
             for each in self._all
+            if OPEN not in each.may and not each.is_torn and self._is_sound
+        }
+
+    def may_pend(self, register: Register, over: Container[Transaction]) -> bool:
+        """Tell whether a transaction that was not ``over`` before may have an offset for it."""
+        return any(
+            register.life == other.life or register.may_have(write)
+            for each in self._all
+            if each not in over
+            for _, other, write in each.offsets
         )
 
     # Ends.
@@ -564,6 +574,8 @@ class Transactions:
             slot.producer = None
         if transaction.may == [COMMIT] and transaction.batches and self._is_sound:
             yield from self._read_back(slot, transaction)
+        if transaction.may == [COMMIT] and transaction.offsets:
+            yield from self._fetch_back(slot, transaction)
 
     def _read_back(self, slot: Slot, transaction: Transaction) -> Action:
         """Read a batch of a transaction that was just committed: readers see it from then on."""
@@ -587,6 +599,14 @@ class Transactions:
         )
         if answer.error_code == 0 and batch.base not in shown and not is_open:
             raise Wrong(f"{transaction} is committed, but {topic.name}-{partition} shows {shown}")
+
+    def _fetch_back(self, slot: Slot, transaction: Transaction) -> Action:
+        """Fetch an offset of a transaction that was just committed."""
+        topic, register, _ = self._history.rng.choice(transaction.offsets)
+        groups: Groups = self._history.parts["groups"]
+        for group in groups.judged:
+            if register in group.registers.values():
+                yield from groups.fetch(slot.client, group, [topic], 9)
 
     def _note_end(
         self, slot: Slot, transaction: Transaction, producer: Producer, wanted: str, answer: Any

@@ -120,6 +120,10 @@ class Register:
         self._writes += [each for each in before._writes if not each.is_exact and not each.is_sure]
         return self
 
+    def may_have(self, write: Write) -> bool:
+        """Tell whether a write may reach this life, perhaps by the topic's name."""
+        return write in self._writes
+
     def send(self, write: Write) -> Write:
         """Note that a write is on its way."""
         self._writes.append(write)

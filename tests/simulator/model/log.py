@@ -123,6 +123,7 @@ class LogModel:
         self.unseen: dict[bytes, Sent] = {}
         self.start = 0
         self.may_start = 0
+        self.deletions: list[int] = []
         self.durable_start = 0
         self.durable = 0
         self.holes: set[tuple[int, int]] = set()
@@ -203,8 +204,13 @@ class LogModel:
         return None
 
     def deleting(self, offset: int) -> None:
-        """Note that DeleteRecords up to an offset is on its way."""
+        """Note that DeleteRecords up to an offset is on its way: it may reach a later life, too."""
         self.may_start = max(self.may_start, offset)
+        self.deletions.append(offset)
+
+    def answered(self, offset: int) -> None:
+        """Note that DeleteRecords up to an offset has reached this life."""
+        self.deletions.remove(offset)
 
     def deleted(self, start: int) -> None:
         """Note that the log starts at an offset, as DeleteRecords has told."""
