@@ -718,6 +718,7 @@ class History:
                 break
             if is_last:
                 raise Wrong(left)
+        have_parts(self.parts, "rested")
 
     def _do_stop(self, steps: Sequence[Step] = ()) -> None:
         """Stop; where that has failed, nothing more is promised than after a kill."""

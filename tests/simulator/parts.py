@@ -56,6 +56,7 @@ PARTS: Final[Mapping[str, Any]] = {
 ``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
 ``judge()``            compare all that clients can see with the model, while the disk is sound
 ``ended()``              called when the last life of the broker has ended
+``rested()``           called at the end, when nothing is left to be done
 ``settled()``          called when all parts have judged after a start
 """
 

@@ -134,6 +134,7 @@ class Compacted:
         self._client = history.client()
         self._stamp = history.now_ms
         self._lost_power = False
+        self._hits = 0
 
     def set_up(self) -> Action:
         """Create the topics."""
@@ -162,6 +163,7 @@ class Compacted:
     def restarted(self, way: str) -> None:
         """Note that a power failure may have taken what was not durable."""
         self._lost_power |= way == "power"
+        self._hits = self._history.hits
         for topic in self._topics:
             topic.log.settings.restarted()
 
@@ -277,15 +279,30 @@ class Compacted:
                 topic.log.settle(read, may_lose=self._lost_power, now_ms=self._history.now_ms)
                 self._compare(topic, read, fetched, looked)
                 if topic.name == "dates" and self._history.is_sound:
-                    rooms = self._history.world.disk.rooms(ROOT)
-                    sizes = {
-                        int(path[-24:-4]): size
-                        for path, size, _ in rooms
-                        if "/dates-0/" in path and path.endswith(".log")
-                    }
-                    topic.log.check_segments(read.start, sizes, checked_ms)
+                    topic.log.check_segments(read.start, self._find_sizes(topic), checked_ms)
                 return
             read = again
+
+    def _find_sizes(self, topic: _Topic) -> dict[int, int]:
+        """Return the sizes of the segments on the disk by their first offsets."""
+        return {
+            int(path[-24:-4]): size
+            for path, size, _ in self._history.world.disk.rooms(ROOT)
+            if f"/{topic.name}-0/" in path and path.endswith(".log")
+        }
+
+    def rested(self) -> None:
+        """See that passes have left nothing to do, where nothing has failed since the start."""
+        client = self._history.client()
+        for topic in self._topics if self._history.hits == self._hits else ():
+            self._history.run([self._judge_clean(topic, client)])
+
+    def _judge_clean(self, topic: _Topic, client: Client) -> Action:
+        read = yield from self._read_all(topic, client)
+        try:
+            topic.log.check_clean(read.frames, self._find_sizes(topic))
+        except Wrong as error:
+            raise Wrong(f"{topic.name}: {error}") from error
 
     def _read_all(self, topic: _Topic, client: Client) -> Generator[Question, None, Read]:
         bounds = [send_lookup(client, topic, 0, each) for each in (EARLIEST, LATEST)]

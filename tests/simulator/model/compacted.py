@@ -93,6 +93,7 @@ class CompactedLog:
         self._is_durable_at_once = settings.get("flush.messages") == "1"
         self._tombstones_ms = int(settings.get("delete.retention.ms", _DAY_MS))
         self._lag_ms = int(settings.get("min.compaction.lag.ms", 0))
+        self._dirty_ratio = float(settings.get("min.cleanable.dirty.ratio", 1))
         self.expires = "delete" in settings["cleanup.policy"]
         self._is_compacted = "compact" in settings["cleanup.policy"]
         self.is_stamped = settings.get("message.timestamp.type") == "LogAppendTime"
@@ -273,6 +274,23 @@ class CompactedLog:
         rest = sum(sizes[each] for each in sizes if each > start)
         if first and 0 <= size <= rest:
             raise Wrong(f"the segment at {start} is over retention.bytes and remains")
+
+    def check_clean(self, frames: Sequence[Frame], sizes: Mapping[int, int]) -> None:
+        """See that below the active segment no key comes twice, if any record makes it dirty.
+
+        ``sizes`` are those of the segments on the disk, by their first offsets.
+
+        Raises:
+            Wrong: A record remains that a later one of its key replaces.
+        """
+        is_sure = self._dirty_ratio * sum(sizes.values()) < HEADER_BYTES and not self._lag_ms
+        found: dict[bytes | None, int] = {}
+        for offset, key, _, _ in (each for frame in frames for each in frame.records):
+            if offset >= max(sizes) or not self._is_compacted or not is_sure:
+                return
+            if key in found:
+                raise Wrong(f"{found[key]} remains, although {offset} replaces it for long")
+            found[key] = offset
 
     def _may_expire(self, row: Row, now_ms: int) -> bool:
         """Tell whether a record is a tombstone that may be gone, though none follows it."""
