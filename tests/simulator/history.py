@@ -17,6 +17,7 @@ from siltstone.config.errors import StartError
 from siltstone.storage.topic_partition import TopicPartition
 from tests.simulator.clients.askers import BARS
 from tests.simulator.clients.requests import share
+from tests.simulator.clients.rules import BOOKS
 from tests.simulator.faults import (
     CHANGES,
     DIES,
@@ -87,11 +88,30 @@ _FIRST_ASK: Final = 1000
 _STAGED: Final = 0.33
 """How many histories are made of scenes."""
 _WAITING, _CROWDED, _MENDED = 0.15, 0.35, 0.7
+_THEMED: Final = 0.5
+"""How many histories have a theme."""
+_CALM: Final = 0.75
+"""In how many of these the disk works."""
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
 LARGE_BYTES = 180_000
 """A request with a value of this size, or a little less, gets memory of its own."""
 RESTARTS = ("stop", "kill", "dies", "power", "power_dies")
+THEMES: Final = (
+    ("transactions", "groups"),
+    ("transactions", "groups", "members"),
+    ("transactions", "compacted"),
+    ("transactions", "moves"),
+    ("transactions",),
+    ("producers", "moves"),
+    ("compacted", "moves"),
+    ("compacted",),
+    ("groups", "consumers"),
+    ("groups", "members"),
+    ("migrants",),
+    ("rules", "admin"),
+)
+"""Parts that meet: a history with a theme has few other steps than theirs."""
 
 
 def draw(seed: int, count: int = STEPS) -> Plan:
@@ -112,10 +132,13 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         "log.cleaner.dedupe.buffer.size=4000000",
     ]
     parts = {name: part.draw(rng) if hasattr(part, "draw") else {} for name, part in PARTS.items()}
+    own_rng = random.Random(f"{seed} scenes")
+    has_scenes = own_rng.random() < _STAGED
+    theme = Theme({}) if has_scenes else draw_theme(seed, parts)
     for name, part in PARTS.items():
         if hasattr(part, "settings_of"):
             settings += part.settings_of(parts[name])
-    weights = _draw_weights(rng, parts)
+    weights = _draw_weights(rng, parts, theme.weights)
     kinds = list(weights)
     picks = rng.choices(kinds, list(weights.values()), k=count)
     own = {kind: weight for kind, weight in weights.items() if weight and kind not in _OTHERS}
@@ -138,13 +161,12 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         is_behind = number in behind and kind in {"dies", "power_dies"}
         steps.append((number, [*step, True] if is_behind else step))
     _draw_rare(seed, steps, parts)
-    own_rng = random.Random(f"{seed} scenes")
-    if own_rng.random() < _STAGED:
+    if has_scenes:
         world["late_cuts"] = own_rng.choice((0.0, 0.3, 0.6))
         _draw_scenes(own_rng, steps, parts)
     _draw_asks(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
-    return Plan(seed, world, settings, parts, steps, wishes)
+    return theme.shape(Plan(seed, world, settings, parts, steps, wishes))
 
 
 def _draw_rare(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
@@ -152,10 +174,9 @@ def _draw_rare(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
 
     So histories without them stay as they are, and no kind shifts what is drawn of another.
     """
-    for kind, (counts, make) in _RARE.items():
+    for kind, (needed, counts, make) in _RARE.items():
         rng = random.Random(f"{seed} {kind}")
-        is_there = kind != "directories" or parts["moves"]
-        for _ in range(rng.choice(counts) if is_there else 0):
+        for _ in range(rng.choice(counts) if parts[needed] else 0):
             at = rng.randrange(len(steps))
             if steps[at][1][0] not in RESTARTS:
                 steps[at] = at, make(steps[at][1], rng)
@@ -206,14 +227,24 @@ def _draw_setting(_step: Step, rng: random.Random) -> Step:
     return _draw_step("configure", rng, {})
 
 
+def _draw_changes(step: Step, rng: random.Random) -> Step:
+    """Draw changes of one thing by several administrators."""
+    book = rng.choice(list(BOOKS))
+    keys = [*BOOKS[book]]
+    rng.shuffle(keys)
+    rows = [["rule", book, each, rng.choice((*BOOKS[book][each], None))] for each in keys]
+    return ["burst", _beside(step, *rows)]
+
+
 _RARE: Final = {
-    "directories": ((0, 0, 1, 2), _draw_directory),
-    "memory": ((0, 0, 0, 0, 0, 0, 1, 2), _draw_refusals),
-    "pins": ((0, 0, 0, 6, 12), _draw_pin),
-    "backups": ((0, 0, 0, 1, 2), _draw_backup),
-    "settings": ((0, 0, 0, 4), _draw_setting),
+    "directories": ("moves", (0, 0, 1, 2), _draw_directory),
+    "memory": ("records", (0, 0, 0, 0, 0, 0, 1, 2), _draw_refusals),
+    "pins": ("records", (0, 0, 0, 6, 12), _draw_pin),
+    "backups": ("records", (0, 0, 0, 1, 2), _draw_backup),
+    "settings": ("records", (0, 0, 0, 4), _draw_setting),
+    "changes": ("rules", (0, 4, 12), _draw_changes),
 }
-"""How often each comes in a history, and what makes it of the step that stood there."""
+"""Without which part none comes, how often each comes, and what makes it of the step there."""
 
 
 def _draw_scenes(rng: random.Random, steps: Steps, parts: dict[str, Any]) -> None:
@@ -288,7 +319,62 @@ def _draw_crowd(
     return crowd
 
 
-def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]:
+class Theme(NamedTuple):
+    """How a history is where some parts meet; without a theme it has no weights."""
+
+    weights: dict[str, float]
+    """How often kinds of steps come; others hardly do."""
+    fsync_seconds: float = 0.0
+    is_narrow: bool = False
+    """Whether most steps go to the first places."""
+    is_calm: bool = False
+    """Whether the disk works, so that all is judged."""
+
+    def shape(self, plan: Plan) -> Plan:
+        """Return the plan that a history of this theme has instead of another."""
+        if self.weights:
+            plan = plan._replace(world=plan.world | {"fsync_seconds": self.fsync_seconds})
+        if self.is_narrow:
+            plan = plan._replace(steps=[(number, _narrow(step)) for number, step in plan.steps])
+        if self.is_calm:
+            steps = [each for each in plan.steps if each[1][0] not in {"fault", "directory"}]
+            plan = plan._replace(steps=steps, wishes=[])
+        return plan
+
+
+def draw_theme(seed: int, parts: dict[str, Any]) -> Theme:
+    """Have some parts meet in half of the histories, by numbers of their own.
+
+    Parts that would do nothing are drawn again.
+    """
+    rng = random.Random(f"{seed} theme")
+    theme = rng.choice(THEMES) if rng.random() < _THEMED else ()
+    for name in theme:
+        while not parts[name]:
+            parts[name] = PARTS[name].draw(rng)
+    kinds = [(kind, weight) for name in theme for kind, weight in PARTS[name].WEIGHTS.items()]
+    weights = {kind: weight * rng.choice((0, 1, 1, 3)) for kind, weight in kinds}
+    fsync_seconds = rng.choice((0.0, 0.01, 0.01, 0.2))
+    is_narrow, is_calm = rng.random() < _HALF, rng.random() < _CALM
+    return Theme(weights, fsync_seconds, is_narrow, is_calm) if theme else Theme({})
+
+
+def _narrow(step: Step) -> Step:
+    """Return a step that goes to one of the first places more often than to others."""
+    if step[0] in {*_OTHERS, *RESTARTS} - {"burst", "memory", "stop", "kill"}:
+        return step
+    return [_narrower(each) for each in step]
+
+
+def _narrower(drawn: Any) -> Any:
+    if isinstance(drawn, list):
+        return [_narrower(each) for each in drawn]
+    return round(drawn**2, 6) if isinstance(drawn, float) else drawn
+
+
+def _draw_weights(
+    rng: random.Random, parts: dict[str, Any], theme: dict[str, float]
+) -> dict[str, float]:
     """Draw how often each kind of step comes; many histories use few parts, each of them much."""
     share = rng.choice((0.15, 0.4, 1.0))
     weights: dict[str, float] = {}
@@ -298,11 +384,13 @@ def _draw_weights(rng: random.Random, parts: dict[str, Any]) -> dict[str, float]
         is_used = rng.random() < share and parts[name]
         for kind, weight in part.WEIGHTS.items():
             weights[kind] = weight * rng.choice((0, 1, 1, 3)) if is_used else 0
-    weights["produce"] = max(weights["produce"], 6)
+    if theme:
+        weights = {kind: theme.get(kind, 0.03 * weight) for kind, weight in weights.items()}
+    weights["produce"] = max(weights["produce"], 1 if theme else 6)
     percent = sum(weights.values()) / 100
     return weights | {
         "wait": 3 * percent,
-        "burst": rng.choice((0, 2, 5)) * percent,
+        "burst": rng.choice((5, 10, 20) if theme else (0, 2, 5)) * percent,
         "fault": rng.choice((0, 1, 2, 5)) * percent,
         "mend": percent,
         "judge": 0.3 * percent,
