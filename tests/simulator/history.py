@@ -87,6 +87,8 @@ _FIRST_ASK: Final = 1000
 """The number of the first of these steps."""
 _STAGED: Final = 0.33
 """How many histories are made of scenes."""
+_SCENES: Final = 5
+"""How many scenes such a history has; each ends in a restart."""
 _WAITING, _CROWDED, _MENDED = 0.15, 0.35, 0.7
 _THEMED: Final = 0.5
 """How many histories have a theme."""
@@ -255,7 +257,7 @@ def _draw_scenes(rng: random.Random, steps: Steps, parts: dict[str, Any]) -> Non
         settings.update(rng.choice(({}, {}, {"flush.messages": "1"})))
     kinds = [list(part.WEIGHTS) for name, part in PARTS.items() if parts[name]]
     at = 0
-    while at < len(steps):
+    for _ in range(_SCENES):
         scene = _draw_scene(rng, kinds)
         there = slice(at, at + len(scene))
         steps[there] = list(enumerate(scene, at))[: len(steps[there])]

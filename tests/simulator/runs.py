@@ -72,6 +72,8 @@ def run_lot(bounds: tuple[int, int], steps: int, images: int = 1) -> Outcome:
         facts["starts that failed"] += history.failed_starts
         seen.update({listed(site) for site in history.faults.seen})
         hit.update({listed(site) for site in history.faults.hit})
+        Disk.uninstall()  # what is freed now closes no file of the next history
+        del history
     cost = sum(os.times()[:4]) - began
     return Outcome(*bounds, cost, wrong, dict(facts), sorted(seen.items()), sorted(hit.items()))
 
