@@ -161,7 +161,7 @@ class Records:
         for topic in self.topics.values():
             topic.restarted()
             for log in topic.logs:
-                log.start = log.durable_start
+                log.restarted()
         if way == "power":
             self._lost_power = True
 
@@ -410,9 +410,11 @@ class Records:
         log.deleting(offset)
         asked = client.send(DELETE_RECORDS, ([(topic.name, [(partition, offset)])], 30_000))
         yield asked
-        if asked.is_lost or self.may_miss(topic, log):
+        if asked.is_lost:
             return
         log.answered(offset)
+        if self.may_miss(topic, log):
+            return
         answer = asked.answer.topics[0].partitions[0]
         error = answer.error_code
         self._history.tell(f"  {topic.name}-{partition} to {offset}: error {error}")

@@ -209,8 +209,13 @@ class LogModel:
         self.deletions.append(offset)
 
     def answered(self, offset: int) -> None:
-        """Note that DeleteRecords up to an offset has reached this life."""
+        """Note that DeleteRecords up to an offset is on its way no more."""
         self.deletions.remove(offset)
+
+    def restarted(self) -> None:
+        """Note that nothing is on its way, and that the log may start where it surely did."""
+        self.deletions.clear()
+        self.start = self.durable_start
 
     def deleted(self, start: int) -> None:
         """Note that the log starts at an offset, as DeleteRecords has told."""
