@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache, partial, partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -86,12 +86,13 @@ _ASKS: Final = (0, 0, 0, 10, 40)
 _FIRST_ASK: Final = 1000
 """The number of the first of these steps."""
 _STAGED: Final = 0.33
-"""How many histories are made of scenes."""
+"""How many histories are made of scenes, as a share of 1."""
 _SCENES: Final = 5
 """How many scenes such a history has; each ends in a restart."""
 _WAITING, _CROWDED, _MENDED = 0.15, 0.35, 0.7
+"""Of a scene: below which share a step waits, or is a crowd; how often its fault is mended."""
 _THEMED: Final = 0.5
-"""How many histories have a theme."""
+"""How many of the other histories have a theme."""
 _CALM: Final = 0.75
 """In how many of these the disk works."""
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
@@ -206,10 +207,6 @@ def _beside(step: Step, *others: Step) -> list[Step]:
     return [*own, *others]
 
 
-def _draw_directory(_step: Step, rng: random.Random) -> Step:
-    return ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3]
-
-
 def _draw_refusals(step: Step, rng: random.Random) -> Step:
     large = ["produce", share(rng), share(rng), 1, LARGE_BYTES, 0, -1]
     return ["memory", rng.choice((1, 2, 5)), _beside(step, large)]
@@ -225,10 +222,6 @@ def _draw_backup(step: Step, rng: random.Random) -> Step:
     return ["burst", _beside(step, *others, ["row", [["backup"], *others]])]
 
 
-def _draw_setting(_step: Step, rng: random.Random) -> Step:
-    return _draw_step("configure", rng, {})
-
-
 def _draw_changes(step: Step, rng: random.Random) -> Step:
     """Draw changes of one thing by several administrators."""
     book = rng.choice(list(BOOKS))
@@ -238,15 +231,19 @@ def _draw_changes(step: Step, rng: random.Random) -> Step:
     return ["burst", _beside(step, *rows)]
 
 
-_RARE: Final = {
-    "directories": ("moves", (0, 0, 1, 2), _draw_directory),
+_RARE: Final[dict[str, tuple[str, Sequence[int], Callable[[Step, random.Random], Step]]]] = {
+    "directories": (
+        "moves",
+        (0, 0, 1, 2),
+        lambda _, rng: ["directory", f"{ROOT}/{rng.choice('ab')}", rng.random() < 0.3],
+    ),
     "memory": ("records", (0, 0, 0, 0, 0, 0, 1, 2), _draw_refusals),
     "pins": ("records", (0, 0, 0, 6, 12), _draw_pin),
     "backups": ("records", (0, 0, 0, 1, 2), _draw_backup),
-    "settings": ("records", (0, 0, 0, 4), _draw_setting),
+    "settings": ("records", (0, 0, 0, 4), lambda _, rng: _draw_step("configure", rng, {})),
     "changes": ("rules", (0, 4, 12), _draw_changes),
 }
-"""Without which part none comes, how often each comes, and what makes it of the step there."""
+"""Of each kind: the part without which none comes, how often it comes, what makes it of a step."""
 
 
 def _draw_scenes(rng: random.Random, steps: Steps, parts: dict[str, Any]) -> None:
@@ -369,6 +366,7 @@ def _narrow(step: Step) -> Step:
 
 
 def _narrower(drawn: Any) -> Any:
+    """Return what was drawn with smaller shares of 1."""
     if isinstance(drawn, list):
         return [_narrower(each) for each in drawn]
     return round(drawn**2, 6) if isinstance(drawn, float) else drawn
@@ -524,7 +522,8 @@ class History:
         self.named: dict[int, Step] = {}
         """The steps of faults with their sites instead of ranks, which change with the product."""
         self._death = ("kill", 0)
-        self._is_over = False
+        self.is_over = False
+        """Whether all steps have been played."""
 
     def _new_incarnation(self) -> Incarnation:
         environ = self.environ if self._has_operators else None
@@ -570,11 +569,6 @@ class History:
         files = self.world.disk.sure(str(log.path)) if log is not None else {}
         names = [each for each in files if each.endswith(".log") and int(each[:-4]) <= base]
         return log is None or (bool(names) and body in files[max(names)])
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether all steps have been played."""
-        return self._is_over
 
     @property
     def hits(self) -> int:
@@ -640,7 +634,7 @@ class History:
             self.number = number
             self.world.choices.seed(f"{self.plan.seed} {number}")
             self._play_step(step)
-        self.number, self._is_over = STEPS + 1, True
+        self.number, self.is_over = STEPS + 1, True
         self.world.choices.seed(f"{self.plan.seed} end")
         self._play_step(["judge"])
         self._play_step(["stop"])
@@ -655,12 +649,11 @@ class History:
             self._dispatch(step)
             self._look_for_failures()
         except Killed:
-            self._after_death()
+            self._restart(*self._death)
 
     def _dispatch(self, step: Step) -> None:
         kind = step[0]
-        own = getattr(self, f"_do_{kind}", None)
-        if own is not None:
+        if own := getattr(self, f"_do_{kind}", None):
             own(*step[1:])
         else:
             self.run([self._action(step)])
@@ -780,10 +773,9 @@ class History:
         self._mends += 1
         self.world.refusals = 0
         self.faults.mend()
-        behind_markers = any("transaction_index" in site.file for site in self.faults.hit)
-        if (
-            not self.faults.is_lasting and not behind_markers
-        ):  # whose transactions only a start ends
+        # A fault behind a marker leaves a transaction that only a start ends.
+        is_lasting = any("transaction_index" in site.file for site in self.faults.hit)
+        if not self.faults.is_lasting and not is_lasting:
             self._forgiven, self._failing = self.hits, None
 
     def _do_judge(self) -> None:
@@ -830,15 +822,6 @@ class History:
         self._end("kill")
         self._begin_again("kill", steps)
 
-    def _do_power(self) -> None:
-        self._restart("power")
-
-    def _do_dies(self, *death: Any) -> None:
-        self._die_later("kill", *death)
-
-    def _do_power_dies(self, *death: Any) -> None:
-        self._die_later("power", *death)
-
     def _die_later(  # a step's parameters
         self,
         way: str,
@@ -868,9 +851,6 @@ class History:
         else:
             arm()
 
-    def _after_death(self) -> None:
-        self._restart(*self._death)
-
     def _restart(self, way: str, calls_in_start: int = 0) -> None:
         """End and begin again; of a power failure several disks that it may leave are judged."""
         for image in range(1, self._images if way == "power" else 0):
@@ -881,6 +861,10 @@ class History:
                 raise Wrong(fault)
         step, image = self.plan.image or (None, 0)
         self._restart_from(image if step == self.number else 0, way, calls_in_start)
+
+    _do_power = partialmethod(_restart, "power")
+    _do_dies = partialmethod(_die_later, "kill")
+    _do_power_dies = partialmethod(_die_later, "power")
 
     def _restart_from(self, image: int, way: str, calls_in_start: int) -> None:
         if image:

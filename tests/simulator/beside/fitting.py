@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tests.simulator.clients.sessions import ALL_BYTES
+from tests.simulator.history import RESTARTS
 from tests.simulator.parts import PARTS
 
 if TYPE_CHECKING:
@@ -12,26 +13,10 @@ if TYPE_CHECKING:
 
     from tests.simulator.history import Plan, Step
 
+_PARTS: Final = ("askers", "backups", "compacted", "migrants", "moves", "operators", "pins")
 _LEFT_OUT: Final = {
-    *(
-        "directory",
-        "fault",
-        "memory",
-        "mend",
-        "stop",
-        "kill",
-        "dies",
-        "power",
-        "power_dies",
-        "reload",
-    ),
-    *PARTS["askers"].WEIGHTS,
-    *PARTS["backups"].WEIGHTS,
-    *PARTS["compacted"].WEIGHTS,
-    *PARTS["migrants"].WEIGHTS,
-    *PARTS["moves"].WEIGHTS,
-    *PARTS["operators"].WEIGHTS,
-    *PARTS["pins"].WEIGHTS,
+    *("directory", "fault", "memory", "mend", "reload", *RESTARTS),
+    *(kind for name in _PARTS for kind in PARTS[name].WEIGHTS),
 }
 """All that fails or restarts, and all that a broker does in its own time."""
 _UNKNOWN: Final = "no.such.setting"

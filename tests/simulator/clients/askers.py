@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 STRANGER: Final = "10.0.0.66"
 """The address of a client that rules may bar."""
-_RESOURCES: Final = {
+_RESOURCES: Final = {  # as `Rules` writes them, without the client and what it may
     CLUSTER: "kafka-cluster 3 {} 4",
     TOPIC: f"{OWN} 3 {{}}",
     GROUP: "* 3 {} 3",
@@ -27,7 +27,7 @@ _ALLOW, _DENY = "User:* * 2 3", f"User:* {STRANGER} 2 2"
 BARS: Final = "; ".join(
     each.format(rule) for each in _RESOURCES.values() for rule in (_ALLOW, _DENY)
 )
-"""Rules that bar the stranger from most things, and nobody else."""
+"""Rules that bar the stranger from most things, and no other client."""
 
 
 class Askers:
@@ -73,30 +73,20 @@ class Askers:
             raise Wrong(f"the answer names something twice: {what}")
         if wanted is None or later is None or not self._history.is_sound:
             return
-        allowed = {thing: wanted.get(thing, set()) | later.get(thing, set()) for thing in wanted}
-        if allowed.keys() != dict(found).keys():
-            raise Wrong(
-                f"the answer has not the things that were asked for, {list(allowed)}: {what}"
-            )
+        if wanted.keys() != dict(found).keys():
+            raise Wrong(f"the answer has other things than {list(wanted)}: {what}")
         for thing, code in found:
-            if code not in allowed[thing]:
-                raise Wrong(f"{thing} has error {code}, not {allowed[thing]}: {what}")
+            if code not in (allowed := wanted[thing] | later.get(thing, set())):
+                raise Wrong(f"{thing} has error {code}, not {allowed}: {what}")
 
     def _lot(self, number: int, version: int, is_strange: bool) -> Lot:
         rules: Rules = self._history.parts["rules"]
-        topics = self._history.parts["records"].topics
 
         def may(kind: str, name: str) -> bool | None:
             if not is_strange or (kind == TOPIC and name != OWN):
                 return True
             return rules.is_free(_RESOURCES[kind].format(_DENY))
 
+        topics = self._history.parts["records"].topics
         has_sessions = bool(self._history.plan.parts["sessions"])
-        return Lot(
-            number,
-            version,
-            topics,
-            may,
-            authorizes=rules.authorizes,
-            has_sessions=has_sessions,
-        )
+        return Lot(number, version, topics, may, rules.authorizes, has_sessions)

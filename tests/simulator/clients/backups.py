@@ -96,11 +96,9 @@ class Backups:
             for each in pin.partitions
             if each.topic_partition.topic in topics
         }
-        known = {
-            name: topic
-            for name, topic in known.items()
-            if _is_there(topic) and topic.topic_id == lives[name]
-        }
+        for name, life in lives.items():
+            if not _is_there(known[name]) or known[name].topic_id != life:
+                del known[name]
         for each in pin.partitions:
             name, number = each.topic_partition
             if name in known and number < len(acknowledged[name]):
@@ -114,14 +112,14 @@ class Backups:
         """Return the files of a partition by their names: pinned ones, and those of today."""
         disk, folder = self._history.world.disk, pinned.folder
         found = disk.folder(str(folder))
-        logs = {files.segment_file_name(each.base_offset): each.size for each in pinned.segments}
-        copy = {name: found[name][:size] for name, size in logs.items()}
+        names = {files.segment_file_name(each.base_offset): each.size for each in pinned.segments}
+        copy = {name: found[name][:size] for name, size in names.items()}
         try:
             live = disk.folder(str(folder.parents[2] / folder.name))
         except FileNotFoundError:  # the topic was deleted meanwhile
             live = {}
         topic_id = f"version: 0\ntopic_id: {pinned.topic_id}".encode()
-        copy |= {name: live.get(name, b"") for name in _OF_A_PARTITION if name in live}
+        copy |= {name: live[name] for name in _OF_A_PARTITION if name in live}
         copy.setdefault(files.PARTITION_METADATA, topic_id)
         return {f"{folder.name}/{name}": data for name, data in copy.items()}
 
@@ -164,9 +162,9 @@ class Backups:
         broker.start()
         client = Client(lambda: broker, splits=0.0)
         for place, (start, batches) in backup.logs.items():
-            topic = backup.topics.get(place.topic)
-            if topic is None:
+            if place.topic not in backup.topics:
                 continue  # it may have been deleted while the backup was made
+            topic = backup.topics[place.topic]
             served = list(_read(broker, client, topic, place.partition, start))
             others = served[len(batches) :]  # markers that end what was open
             if served[: len(batches)] != batches or not all(each.is_control for each in others):
@@ -184,12 +182,9 @@ def _is_there(topic: TopicModel) -> bool:
 
 def _batches(pinned: PinnedPartition, copy: Mapping[str, bytes]) -> list[Stored]:
     """Return the batches of a copy that are not below the log's start."""
-    found = [
-        copy[f"{pinned.folder.name}/{files.segment_file_name(each.base_offset)}"]
-        for each in pinned.segments
-    ]
-    start = pinned.log_start_offset
-    return [each for data in found for each in read_batches(data) if each.last >= start]
+    names = [files.segment_file_name(each.base_offset) for each in pinned.segments]
+    found = (each for name in names for each in read_batches(copy[f"{pinned.folder.name}/{name}"]))
+    return [each for each in found if each.last >= pinned.log_start_offset]
 
 
 def _check(kept: list[Kept], found: list[Stored], pinned: PinnedPartition) -> None:

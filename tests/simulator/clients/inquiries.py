@@ -5,6 +5,8 @@ A refusal changes nothing, which the other parts see: most requests name what is
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -40,6 +42,7 @@ _NO_MEMBER, _NO_GROUP, _NO_PRODUCER, _NO_TRANSACTION = 25, 69, 49, 105
 _NO_ACLS, _EARLY, _NO_LOGIN = 54, 89, 34
 
 
+@dataclass
 class Lot:
     """The names, numbers and rights of one request, drawn by a number.
 
@@ -47,24 +50,17 @@ class Lot:
     ``has_sessions`` is true if another part judges fetch sessions, in whose room no other may be.
     """
 
-    def __init__(
-        self,
-        number: int,
-        version: int,
-        topics: Mapping[str, TopicModel],
-        may: Callable[[str, str], bool | None],
-        *,
-        authorizes: bool,
-        has_sessions: bool,
-    ) -> None:
-        rng = self.rng = Random(number)
-        self.version = version
-        self.may = may
-        self.authorizes = authorizes
-        self.has_sessions = has_sessions
-        self._topics = topics
-        self.some = rng.choice(list(topics))
-        self.names = rng.sample([*topics, OWN, _NOWHERE, _BAD, _OFFSETS], rng.randrange(1, 5))
+    number: int
+    version: int
+    topics: Mapping[str, TopicModel]
+    may: Callable[[str, str], bool | None]
+    authorizes: bool
+    has_sessions: bool
+
+    def __post_init__(self) -> None:
+        rng = self.rng = Random(self.number)
+        self.some = rng.choice(list(self.topics))
+        self.names = rng.sample([*self.topics, OWN, _NOWHERE, _BAD, _OFFSETS], rng.randrange(1, 5))
         self.places = [(name, rng.sample((0, _FAR), rng.choice((1, 2)))) for name in self.names]
         self.groups = rng.sample(("ants", "larks", "geese", _GHOST), rng.randrange(1, 4))
         self.ids = rng.sample(("id 0", "id 1", _GHOST), rng.randrange(1, 3))
@@ -85,8 +81,8 @@ class Lot:
     ) -> set[int]:
         """Return the codes of a topic: those of one that exists, and of one that does not."""
         if name == _BAD:
-            return {bad} if self.may(TOPIC, name) else self.allow(TOPIC, name, bad)
-        model = self._topics.get(name)
+            return self.allow(TOPIC, name, bad)
+        model = self.topics.get(name)
         if name == _NOWHERE or (model is not None and model.presence is Presence.ABSENT):
             codes = {missing} | (set(there) if model is not None and model.is_doubtful else set())
         elif model is not None and model.presence is Presence.PRESENT:
@@ -103,10 +99,14 @@ class Lot:
             for index in indexes
         }
 
+    def rows(self, *fields: Any) -> list[Any]:
+        """Return the rows of all partitions, alike but for their numbers."""
+        return [(name, [(index, *fields) for index in each]) for name, each in self.places]
+
     def known_ids(self) -> dict[bytes, set[int]]:
         """Return the ids of topics, present ones and old ones, with their codes."""
         found = {b"7" * 16: {100}}
-        for topic in self._topics.values():
+        for topic in self.topics.values():
             old = [each for each in topic.old_ids if each not in {topic.topic_id, _NO_ID}][:2]
             found |= {each: {100} for each in old}
             if topic.topic_id != _NO_ID:
@@ -157,14 +157,19 @@ def read(answer: Any, path: str) -> Iterator[tuple[tuple[Any, ...], int]]:
             yield (*own, *thing), code
 
 
-def _alone(lot: Lot, *codes: int, kind: str = CLUSTER, name: str = "") -> Wanted:
+def _alone(lot: Lot, *codes: int, kind: str = CLUSTER) -> Wanted:
     """Return the codes of an answer that has one error for all."""
-    return {(): lot.allow(kind, name, *codes)}
+    return {(): lot.allow(kind, "", *codes)}
 
 
 def _alike(things: Iterable[tuple[Any, ...]], *codes: int) -> Wanted:
     """Return the same codes for things."""
     return {each: {*codes} for each in things}
+
+
+def _of_group(lot: Lot, *codes: int) -> Wanted:
+    """Return the codes of an answer of a group's coordinator that has one error for all."""
+    return _alone(lot, *codes, *_COORDINATOR, kind=GROUP)
 
 
 def _of_cluster(lot: Lot, things: Wanted) -> Wanted | None:
@@ -247,25 +252,17 @@ def _describe_new_groups(lot: Lot) -> Asked:
 @_asks(23, "topics/topic/partitions/partition")
 def _epoch_ends(lot: Lot) -> Asked:
     told = lot.rng.choice((-1, 0, 5))
-    rows = [(name, [(index, told, 0) for index in indexes]) for name, indexes in lot.places]
-    return {"topics": rows}, lot.parts(75 if told == 5 else 0)
+    return {"topics": lot.rows(told, 0)}, lot.parts(75 if told == 5 else 0)
 
 
 @_asks(2, "topics/name/partitions/partition_index")
 def _offsets(lot: Lot) -> Asked:
     first = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11, -9: 99, 5: 1}
     stamp, told = lot.rng.choice(list(first)), lot.rng.choice((-1, -1, 0, 5))
-    rows = [(name, [(index, told, stamp) for index in indexes]) for name, indexes in lot.places]
-    unknown = [_BAD_VERSION] if lot.version < first[stamp] else []
-    code = [75] if told == 5 and lot.version >= 4 else [0]
-    wanted = {
-        (name, index): lot.topic(name, unknown or (code if index == 0 else [_UNKNOWN]), *unknown)
-        if name != _BAD or not unknown
-        else lot.allow(TOPIC, name, _BAD_VERSION)
-        for name, indexes in lot.places
-        for index in indexes
-    }
-    return (-1, 0, rows), wanted
+    wanted = lot.parts(75 if told == 5 and lot.version >= 4 else 0)
+    if lot.version < first[stamp]:
+        wanted = {each: lot.allow(TOPIC, each[0], _BAD_VERSION) for each in wanted}
+    return (-1, 0, lot.rows(told, stamp)), wanted
 
 
 @_asks(2, "topics/name/partitions/partition_index")
@@ -331,8 +328,7 @@ def _elections(lot: Lot) -> Asked:
 @_asks(45, "responses/name/partitions/partition_index")
 def _reassignments(lot: Lot) -> Asked:
     replicas, code = lot.rng.choice((([1], 0), ([_FAR], 39), (None, 85), ([], 39)))
-    rows = [(name, [(index, replicas) for index in indexes]) for name, indexes in lot.places]
-    return {"topics": rows}, _without_topics(lot, lot.parts(code))
+    return {"topics": lot.rows(replicas)}, _without_topics(lot, lot.parts(code))
 
 
 @_asks(61, "topics/name/partitions/partition_index")
@@ -384,9 +380,8 @@ def _fetch_offsets(lot: Lot) -> Asked:
         groups = [*lot.groups, ""]
         asked = [{"group_id": each, **topics} for each in groups]
         return {"groups": asked}, lot.each(GROUP, groups, 0, *_COORDINATOR)
-    wanted = _alone(lot, 0, *_COORDINATOR, kind=GROUP)
     row = (group, [(name, [0]) for name in lot.names])
-    return row, wanted if lot.version >= 2 else {(): {0}}
+    return row, _of_group(lot, 0) if lot.version >= 2 else {(): {0}}
 
 
 @_asks(10, "coordinators/key")
@@ -394,12 +389,11 @@ def _coordinators(lot: Lot) -> Asked:
     kind = lot.rng.choice((0, 1, 9)) if lot.version else 0
     of, keys = ((GROUP, lot.groups), (ID, lot.ids), (CLUSTER, [_GHOST]))[min(kind, 2)]
     codes = [_BAD_REQUEST] if kind == 9 else [0, *_COORDINATOR]
-    if lot.version < 4:
-        codes_of_one = {*codes} if kind == 9 else lot.allow(of, keys[0], *codes)
-        return {"key": keys[0], "key_type": kind}, {(): codes_of_one}
     wanted: Wanted = {
         (each,): {*codes} if kind == 9 else lot.allow(of, each, *codes) for each in keys
     }
+    if lot.version < 4:
+        return {"key": keys[0], "key_type": kind}, {(): wanted[keys[0],]}
     return {"key_type": kind, "coordinator_keys": keys}, wanted
 
 
@@ -450,9 +444,9 @@ def _create(lot: Lot) -> Asked:
     asked = [row for row, _ in rows]
     asked += [each for each in asked if each[0] == "twice"]
     wanted = {(row[0],): {code} for row, code in rows}
-    if (topic := lot.some) and lot.topic(topic, [36]) == {36}:
-        asked.append((topic, 1, 1))
-        wanted[topic,] = {36}
+    if lot.topic(lot.some, [36]) == {36}:
+        asked.append((lot.some, 1, 1))
+        wanted[lot.some,] = {36}
     return (asked, 30_000, True), wanted
 
 
@@ -467,33 +461,27 @@ def _drop(lot: Lot) -> Asked:
             ("twice", _NO_ID): _BAD_REQUEST,
         }
         return {"topics": [*odd, ("twice", _NO_ID)]}, {each: {odd[each]} for each in odd}
-    names = [*lot.rng.sample((_NOWHERE, _BAD, "twice"), 2)]
-    wanted: Wanted = {(name, _NO_ID): {_UNKNOWN} for name in names}
-    if "twice" in names:
-        wanted["twice", _NO_ID] = {_BAD_REQUEST}
-        names.append("twice")
-    return {"topic_names": names}, wanted
+    names = lot.rng.sample((_NOWHERE, _BAD, "twice"), 2)
+    again = [name for name in names if name == "twice"]
+    wanted = {(each, _NO_ID): {_BAD_REQUEST if each in again else _UNKNOWN} for each in names}
+    return {"topic_names": names + again}, wanted
 
 
 @_asks(37, "results/name")
 def _widen(lot: Lot) -> Asked:
-    rows: list[Any] = [(_NOWHERE, 5), ("twice", 5), ("twice", 5), (lot.some, 1)]
+    last, code = ((lot.some, 9, [([1],)]), 39) if lot.is_trial else ((lot.some, 1), 37)
+    rows = [(_NOWHERE, 5), ("twice", 5), ("twice", 5), last]
     wanted = {(_NOWHERE,): {_UNKNOWN}, ("twice",): {_BAD_REQUEST}}
-    wanted[lot.some,] = lot.topic(lot.some, [37])
-    if lot.is_trial:
-        rows[-1] = (lot.some, 9, [([1],)])
-        wanted[lot.some,] = lot.topic(lot.some, [39])
+    wanted[lot.some,] = lot.topic(lot.some, [code])
     return (rows, 30_000, lot.is_trial), wanted
 
 
 @_asks(21, "topics/name/partitions/partition_index")
 def _cut(lot: Lot) -> Asked:
-    rows = [(name, [(index, 1 << 40) for index in each]) for name, each in lot.places]
     things = lot.parts(1)
-    for name, index in things:
-        if name == _OFFSETS:
-            things[name, index] = lot.allow(TOPIC, name, _UNKNOWN, _BAD_TOPIC)
-    return (rows,), things
+    codes = lot.allow(TOPIC, _OFFSETS, _UNKNOWN, _BAD_TOPIC)
+    things |= {each: codes for each in things if each[0] == _OFFSETS}
+    return (lot.rows(1 << 40),), things
 
 
 def _settings(lot: Lot, *, replaces: bool) -> Asked:
@@ -517,14 +505,8 @@ def _settings(lot: Lot, *, replaces: bool) -> Asked:
     return (rows, True), {(place,): codes for place, (_, codes) in enumerate(some)}
 
 
-@_asks(44, "responses/#")
-def _alter(lot: Lot) -> Asked:
-    return _settings(lot, replaces=False)
-
-
-@_asks(33, "responses/#")
-def _replace(lot: Lot) -> Asked:
-    return _settings(lot, replaces=True)
+INQUIRIES["alter"] = Inquiry(44, "responses/#", partial(_settings, replaces=False))
+INQUIRIES["replace"] = Inquiry(33, "responses/#", partial(_settings, replaces=True))
 
 
 @_asks(49, "entries/#")
@@ -591,8 +573,7 @@ def _features(lot: Lot) -> Asked:
 
 @_asks(47)
 def _forget_offsets(lot: Lot) -> Asked:
-    wanted = _alone(lot, _NO_GROUP, *_COORDINATOR, kind=GROUP)
-    return (_GHOST, [(lot.some, [(0,)])]), wanted
+    return (_GHOST, [(lot.some, [(0,)])]), _of_group(lot, _NO_GROUP)
 
 
 @_asks(42, "results/group_id")
@@ -601,46 +582,43 @@ def _drop_groups(lot: Lot) -> Asked:
     return ([_GHOST, ""],), wanted
 
 
-@_asks(13, "members/member_id")
+@_asks(13)
 def _leave(lot: Lot) -> Asked:
     group = lot.groups[0]
     if lot.version < 3:
-        codes = (_NO_MEMBER, *_COORDINATOR)
-        return (group, _GHOST), _alone(lot, *codes, kind=GROUP)
+        return (group, _GHOST), _of_group(lot, _NO_MEMBER)
     members = [(_GHOST,), ("other",), ("", "still")]
-    row = {"group_id": group, "members": members}
-    return row, _alone(lot, 0, *_COORDINATOR, kind=GROUP)
+    return {"group_id": group, "members": members}, _of_group(lot, 0)
 
 
 @_asks(12)
 def _beat(lot: Lot) -> Asked:
     group = lot.rng.choice((*lot.groups, ""))
-    codes = (24,) if not group else (0, _NO_MEMBER, *_COORDINATOR)
-    return (group, 5, _GHOST), _alone(lot, *codes, kind=GROUP)
+    wanted = _of_group(lot, 0, _NO_MEMBER) if group else _alone(lot, 24, kind=GROUP)
+    return (group, 5, _GHOST), wanted
 
 
 @_asks(14)
 def _sync(lot: Lot) -> Asked:
     group = lot.groups[0]
     row = {"group_id": group, "generation_id": 5, "member_id": _GHOST}
-    is_short = lot.version >= 5 and lot.is_trial
-    if lot.version >= 5 and not is_short:
+    if lot.version >= 5 and lot.is_trial:
+        return row, {(): {23}}
+    if lot.version >= 5:
         row |= {"protocol_type": "simulated", "protocol_name": "all"}
-    codes = (23,) if is_short else (_NO_MEMBER, *_COORDINATOR)
-    return row, _alone(lot, *codes, kind=GROUP) if not is_short else {(): {23}}
+    return row, _of_group(lot, _NO_MEMBER)
 
 
 @_asks(11)
 def _join(lot: Lot) -> Asked:
-    group, member, millis, code = lot.rng.choice(
-        (
-            ("", "", 30_000, 24),
-            (_GHOST, "", 5, 26),
-            (_GHOST, "", 1 << 30, 26),
-            (_GHOST, _GHOST, 30_000, _NO_MEMBER),
-            ("shades", "", 30_000, 23),
-        )
-    )
+    rows = [
+        ("", "", 30_000, 24),
+        (_GHOST, "", 5, 26),
+        (_GHOST, "", 1 << 30, 26),
+        (_GHOST, _GHOST, 30_000, _NO_MEMBER),
+        ("shades", "", 30_000, 23),
+    ]
+    group, member, millis, code = lot.rng.choice(rows)
     row = {
         "group_id": group,
         "session_timeout_ms": millis,
@@ -649,7 +627,7 @@ def _join(lot: Lot) -> Asked:
         "protocol_type": "simulated",
         "protocols": [] if code == 23 else [("all", b"")],
     }
-    return row, _alone(lot, code, *_COORDINATOR, kind=GROUP)
+    return row, _of_group(lot, code)
 
 
 @_asks(8, "topics/#/partitions/partition_index")
@@ -670,42 +648,37 @@ def _pulse(lot: Lot) -> Asked:
         "subscribed_topic_names": [],
         "topic_partitions": [],
     }
-    change, code = lot.rng.choice(
-        (
-            ({"group_id": " "}, _BAD_REQUEST),
-            ({"member_epoch": 5, "topic_partitions": None}, _NO_GROUP),
-            ({"server_assignor": "moon"}, 112),
-            ({"rebalance_timeout_ms": -1}, _BAD_REQUEST),
-            ({"rack_id": ""}, _BAD_REQUEST),
-        )
-    )
-    codes = (code, _NO_MEMBER, *_COORDINATOR)
-    return row | change, _alone(lot, *codes, kind=GROUP)
+    rows: list[tuple[dict[str, Any], int]] = [
+        ({"group_id": " "}, _BAD_REQUEST),
+        ({"member_epoch": 5, "topic_partitions": None}, _NO_GROUP),
+        ({"server_assignor": "moon"}, 112),
+        ({"rebalance_timeout_ms": -1}, _BAD_REQUEST),
+        ({"rack_id": ""}, _BAD_REQUEST),
+    ]
+    change, code = lot.rng.choice(rows)
+    return row | change, _of_group(lot, code, _NO_MEMBER)
 
 
 @_asks(22)
 def _begin(lot: Lot) -> Asked:
-    name, millis, pair, code = lot.rng.choice(
-        (
-            (_GHOST, 1 << 30, (-1, -1), 50),
-            ("", 5000, (-1, -1), _BAD_REQUEST),
-            (_GHOST, 0, (-1, -1), 50),
-            *(((_GHOST, 5000, (5, -1), _BAD_REQUEST),) if lot.version >= 3 else ()),
-        )
-    )
-    row = (name, millis, *pair)
-    return row, _alone(lot, code, *_COORDINATOR, kind=ID)
+    rows = [
+        (_GHOST, 1 << 30, -1, 50),
+        ("", 5000, -1, _BAD_REQUEST),
+        (_GHOST, 0, -1, 50),
+        (_GHOST, 5000, 5, _BAD_REQUEST),
+    ]
+    name, millis, producer, code = lot.rng.choice(rows if lot.version >= 3 else rows[:3])
+    return (name, millis, producer, -1), _alone(lot, code, *_COORDINATOR, kind=ID)
 
 
 @_asks(24, "results_by_topic_v3_and_below/name/results_by_partition/partition_index", last=3)
 def _add(lot: Lot) -> Asked:
-    topics = lot.rng.choice(([(_NOWHERE, [0])], [(lot.some, [0])], [(_OFFSETS, [0])]))
-    ((name, _),) = topics
+    name = lot.rng.choice((_NOWHERE, lot.some, _OFFSETS))
     codes = lot.topic(name, [_NO_PRODUCER, *_COORDINATOR]) if name != _OFFSETS else {_FORBIDDEN}
     row = {
         "v3_and_below_transactional_id": _GHOST,
         "v3_and_below_producer_id": _NO_PRODUCER_ID,
-        "v3_and_below_topics": topics,
+        "v3_and_below_topics": [(name, [0])],
     }
     return row, {(name, 0): lot.allow(ID, _GHOST, *codes)}
 
@@ -725,6 +698,7 @@ def _add_all(lot: Lot) -> Asked:
 
 
 def _of_ghost(lot: Lot) -> Wanted:
+    """Return the codes of an answer about an id that no producer has."""
     return _alone(lot, _NO_PRODUCER, *_COORDINATOR, kind=ID)
 
 
@@ -752,11 +726,8 @@ def _commit_in_one(lot: Lot) -> Asked:
 def _markers(lot: Lot) -> Asked:
     places = [(_NOWHERE, [0, 1]), (OWN, [_FAR])]
     rows = [(_NO_PRODUCER_ID, 0, lot.is_trial, places, 0), (-1, 0, lot.is_trial, [(OWN, [0])], 0)]
-    wanted = {
-        (_NO_PRODUCER_ID, _NOWHERE, 0): {_UNKNOWN},
-        (_NO_PRODUCER_ID, _NOWHERE, 1): {_UNKNOWN},
-    }
-    wanted |= {(_NO_PRODUCER_ID, OWN, _FAR): {_UNKNOWN}, (-1, OWN, 0): {_NO_PRODUCER}}
+    named = ((_NO_PRODUCER_ID, name, index) for name, each in places for index in each)
+    wanted = _alike(named, _UNKNOWN) | {(-1, OWN, 0): {_NO_PRODUCER}}
     return (rows,), _without_topics(lot, wanted)
 
 
@@ -781,7 +752,7 @@ def _produce(lot: Lot) -> Asked:
     return (None, acks, 30_000, rows), wanted
 
 
-@_asks(1, "responses/topic/partitions/partition_index")
+@_asks(1)
 def _fetch(lot: Lot) -> Asked:
     count, session, epoch = lot.rng.choice(((600, 0, -1), (2, 77, -1), (1, 0, -1), (2, 77, 5)))
     if not session and lot.is_trial and not lot.has_sessions:  # whose room it would take
@@ -798,16 +769,10 @@ def _move(lot: Lot) -> Asked:
     return ([("/nowhere", lot.places)],), _without_topics(lot, _alike(lot.parts(), 57))
 
 
-@_asks(46)
-def _reassigning(lot: Lot) -> Asked:
-    return (0, lot.places), _alone(lot, 0)
-
-
-@_asks(17)
-def _handshake(_lot: Lot) -> Asked:
-    return ("PLAIN",), {(): {_NO_LOGIN}}
-
-
-@_asks(36)
-def _login(_lot: Lot) -> Asked:
-    return (b"x",), {(): {_NO_LOGIN}}
+INQUIRIES.update(
+    {
+        "reassigning": Inquiry(46, "", lambda lot: ((0, lot.places), _alone(lot, 0))),
+        "handshake": Inquiry(17, "", lambda _: (("PLAIN",), {(): {_NO_LOGIN}})),
+        "login": Inquiry(36, "", lambda _: ((b"x",), {(): {_NO_LOGIN}})),
+    }
+)
