@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from siltstone.storage.files import PINS
 from tests.simulator.clients.requests import (
     CREATE_TOPICS,
     DELETE,
@@ -284,11 +285,11 @@ class Compacted:
             read = again
 
     def _find_sizes(self, topic: _Topic) -> dict[int, int]:
-        """Return the sizes of the segments on the disk by their first offsets."""
+        """Return the sizes of the log's segments by their first offsets; pins may hold others."""
         return {
             int(path[-24:-4]): size
             for path, size, _ in self._history.world.disk.rooms(ROOT)
-            if f"/{topic.name}-0/" in path and path.endswith(".log")
+            if f"/{topic.name}-0/" in path and PINS not in path and path.endswith(".log")
         }
 
     def rested(self) -> None:

@@ -283,13 +283,13 @@ class CompactedLog:
         Raises:
             Wrong: A record remains that a later one of its key replaces.
         """
-        is_sure = self._dirty_ratio * sum(sizes.values()) < HEADER_BYTES and not self._lag_ms
-        found: dict[bytes | None, int] = {}
-        for offset, key, _, _ in (each for frame in frames for each in frame.records):
-            if offset >= max(sizes) or not self._is_compacted or not is_sure:
-                return
-            if key in found:
-                raise Wrong(f"{found[key]} remains, although {offset} replaces it for long")
+        least = self._dirty_ratio * sum(sizes.values())
+        if not self._is_compacted or self._lag_ms or least >= HEADER_BYTES:
+            return
+        active, found = max(sizes, default=0), dict[bytes | None, int]()
+        for offset, key, *_ in (each for frame in frames for each in frame.records):
+            if offset < active and key in found:
+                raise Wrong(f"{found[key]} remains, although {offset} has replaced it")
             found[key] = offset
 
     def _may_expire(self, row: Row, now_ms: int) -> bool:
