@@ -93,7 +93,6 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_once(self) -> None:
         """Run one turn."""
         world, due, timers = self._world, self._due, self._timers
-        world.turn_calls, world.turn_bytes, world.turn_marks = 0, 0, False
         while timers and timers[0].function is None:
             heappop(timers)
         due += self._look()
@@ -104,6 +103,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             call = due.popleft()
             function = call.function
             if function is not None:
+                world.callback_calls, world.callback_bytes, world.callback_marks = 0, 0, False
                 try:
                     function(*call.arguments)
                 except (KeyboardInterrupt, SystemExit):

@@ -48,9 +48,9 @@ and open files, and, when the copy of a partition takes over, copy the bytes tha
 rename its folder. After an fsync that failed it makes the mark for the next start durable, once for
 each log directory.
 """
-TURN_CALLS: Final = 400
-TURN_BYTES: Final = 1 << 20
-"""So much of the disk may one turn of the loop ask for."""
+CALLBACK_CALLS: Final = 400
+CALLBACK_BYTES: Final = 1 << 20
+"""So much of the disk may one callback of the loop ask for."""
 _TORN: Final = 0.5
 """How often a process that dies in a write has written a part."""
 _HALF: Final = 0.5
@@ -107,8 +107,8 @@ class World:
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(FIRST)
         self.calls = 0
-        self.turn_calls = self.turn_bytes = 0
-        self.is_serving = self.turn_marks = False
+        self.callback_calls = self.callback_bytes = 0
+        self.is_serving = self.callback_marks = False
         self.refusals = 0
         """So many requests for memory are refused next."""
         self.switches = 0
@@ -202,8 +202,8 @@ class World:
         if self.find_fault is not None:
             whole, size = size, self.find_fault(kind, path, size)
             if size < whole:  # the rest takes one more
-                self.turn_calls -= 1
-                self.turn_bytes -= whole - size
+                self.callback_calls -= 1
+                self.callback_bytes -= whole - size
         thread = self.current
         if thread is not None:
             if self.choices.random() < self.yields:
@@ -231,16 +231,16 @@ class World:
             self.sleep(self.fsync_seconds * self.choices.random())
 
     def _count(self, kind: str, path: str, size: int) -> None:
-        """Count a call of the loop's thread in this turn."""
-        self.turn_calls += 1
-        self.turn_bytes += 0 if kind == "fallocate" else size
-        self.turn_marks = self.turn_marks or path.endswith(FSYNC_FAILED)
-        if kind in WAITS and not self.turn_marks:
+        """Count a call of the loop in this callback."""
+        self.callback_calls += 1
+        self.callback_bytes += 0 if kind == "fallocate" else size
+        self.callback_marks = self.callback_marks or path.endswith(FSYNC_FAILED)
+        if kind in WAITS and not self.callback_marks:
             self.failures.append(f"the loop waits for {kind} of {path}")
-        if self.turn_calls > TURN_CALLS or self.turn_bytes > TURN_BYTES:
+        if self.callback_calls > CALLBACK_CALLS or self.callback_bytes > CALLBACK_BYTES:
             self.failures.append(
-                f"a turn of the loop makes {self.turn_calls} calls of the disk with "
-                f"{self.turn_bytes} bytes, the last one {kind} of {path}"
+                f"a callback of the loop makes {self.callback_calls} calls of the disk with "
+                f"{self.callback_bytes} bytes, the last one {kind} of {path}"
             )
 
     def has_memory(self) -> bool:
