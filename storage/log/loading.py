@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from siltstone.protocol.errors import KafkaError
-from siltstone.storage import threads
+from siltstone.storage import files, threads
 from siltstone.storage.directory.log_directory import LogDirError, remedy_for
 from siltstone.storage.log import recovery
 from siltstone.storage.segment.scan import LegacyFormatError
@@ -92,6 +92,9 @@ def _load(folder: recovery.PartitionFolder, now_ms: int) -> recovery.LoadedParti
     try:
         return recovery.load_partition(folder, now_ms)
     except OSError as error:
+        if isinstance(error, files.FsyncFailed):
+            # The next start writes the logs again: its fsync succeeds, even if bytes are lost.
+            files.note_failed_fsync(folder.directory.path)
         if isinstance(error, LegacyFormatError) or error.errno in _WRONG_KIND:
             return set_aside(folder, error)
         remedy = remedy_for(error) or "check the disk and the rights, or move the folder away"

@@ -324,8 +324,8 @@ class LogSegment(ReadableSegment):
         If ``producers`` are given, as of ``base_offset``, their state is brought to the segment's
         end and the transaction index is rebuilt, too. ``note_epoch`` gets the leader epoch of each
         batch and its offset. If something has to be cut, ``before_cut`` is called while the damage
-        is still in the file. The cut is fsynced: a power failure could bring whole batches back
-        behind new ones. Returns the number of bytes that were cut.
+        is still in the file. The cut is fsynced: otherwise a power failure could bring whole
+        batches back behind new ones. Returns the number of bytes that were cut.
 
         The offset index is deleted first and written last: without it the next start scans the
         segment again. The next `flush` of the segment fsyncs the rebuilt files. With ``durably``

@@ -926,6 +926,31 @@ def test_closing_tells_whether_every_directory_got_its_mark(tmp_path: Path, fail
     assert (tmp_path / files.CLEAN_SHUTDOWN).exists() is not fails
 
 
+def test_a_failed_fsync_of_a_start_leaves_its_mark(tmp_path: Path, disk: Disk) -> None:
+    """Bytes that were not flushed may be lost: the next start writes them again."""
+    manager = _loaded(tmp_path)
+    log = manager.create(ORDERS, TOPIC_ID, TopicConfig())
+    append_unchecked(log)
+    path = log.segments[0].log_path
+    size = path.stat().st_size
+    append_unchecked(log)
+    _crash(manager)
+    path.write_bytes(path.read_bytes()[:-1])
+    disk.fail("fsync", path=files.LOG, times=1)
+    manager = _manager(tmp_path)
+    with pytest.raises(LogDirError, match="fsync failed"):
+        manager.load()
+    manager.close(clean=False)
+    assert path.stat().st_size == size
+
+    disk.calls.clear()
+    manager = _loaded(tmp_path)
+    calls = [call for call, name in disk.calls if name == str(path) and call in {"pwrite", "fsync"}]
+    manager.close()
+
+    assert calls == ["pwrite", "fsync"]
+
+
 def _spoil_marker(folder: Path) -> None:
     """Append a control batch whose checksum holds and whose record does not parse."""
     batch = frame_batch(b"\x20junk", 1, base_offset=1, flags=CONTROL, producer_id=1)
