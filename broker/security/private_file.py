@@ -129,7 +129,7 @@ class PrivateWriter:
     async def _put_back(self) -> None:
         """Put back the content that is in force, unless a change has replaced it meanwhile."""
         if self._restoring.is_due and await self._io.run(
-            files.put_back, self._path, self._before, _MODE
+            partial(files.put_back, again=True), self._path, self._before, _MODE
         ):
             self._restoring.end()
 

@@ -605,17 +605,22 @@ def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = F
             fsync(folder)
 
 
-def put_back(path: Path, content: bytes | None, mode: int = FILE_MODE) -> bool:
+def put_back(
+    path: Path, content: bytes | None, mode: int = FILE_MODE, *, again: bool = False
+) -> bool:
     """Restore the old content of a file, or delete the file, after `replace_file` failed. Blocks.
 
-    The new file may have the name already. If the old content is still in place, nothing changes.
-    The content is restored with an fsync: otherwise a power failure could leave half a file.
-    Returns false if the disk refuses it, so that a start may find the new content.
+    The new file may have the name already. If the old content is still in place, nothing changes,
+    but with ``again``: an earlier call was refused, perhaps only the fsync of the folder. Both the
+    content and the name are fsynced: otherwise a power failure could leave half a file, or bring
+    the new one back. Returns false if the disk refuses it, so that a start may find the new
+    content.
     """
     try:
         if content is None:
             unlink(path)
-        elif read_whole(path) != content:
+            fsync_directory(path.parent)
+        elif again or read_whole(path) != content:
             replace_file(path, content, mode=mode)
     except OSError:
         return False

@@ -166,3 +166,32 @@ async def test_an_old_file_that_the_disk_refuses_is_put_back_later(
     wanted = ["next", "old"] if then == "goes on" else ["old"]
     await give_turns_until(lambda: sorted(kept.found()), "what a start finds", equals(wanted))
     assert sorted(kept.in_force()) == wanted
+
+
+@KINDS
+@pytest.mark.parametrize(("before", "failing"), [([], (1,)), ([], (1, 2)), (["old"], (1, 3))])
+async def test_a_name_that_is_put_back_is_fsynced(
+    tmp_path: Path,
+    io: IoThreads,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    before: list[str],
+    failing: tuple[int, ...],
+) -> None:
+    """Else a power failure could bring the refused file back, though its content was replaced."""
+    monkeypatch.setattr(again, "_PAUSE_SECONDS", 0.001)
+    kept = kind(tmp_path, io)
+    for each in before:
+        await kept.add(each)
+    disk = install(monkeypatch)
+    for count, fsync in enumerate(failing):
+        disk.fail("fsync", after=fsync - count, times=1)
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
+        await kept.add("new")
+
+    def fsynced() -> list[str]:
+        return [path for call, path in disk.calls if call == "fsync"][len(failing) + 1 :]
+
+    wanted = equals(str(tmp_path))
+    await give_turns_until(lambda: (fsynced() or [""])[-1], "the last fsync", wanted)
+    assert kept.found() == before
