@@ -1,6 +1,7 @@
 """Work that a failing disk has refused, tried again until it succeeds."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -8,9 +9,14 @@ from siltstone.broker.process.tasks import Tasks
 
 _PAUSE_SECONDS: Final = 1.0
 
+_logger = logging.getLogger(__name__)
+
 
 class Again:
-    """Makes an attempt once a second, from `begin` until `end` (loop only)."""
+    """Makes an attempt once a second, from `begin` until `end` or `give_up` (loop only).
+
+    ``name`` says in the log what is to be done.
+    """
 
     __slots__ = ("_attempt", "_name", "_task", "_tasks")
 
@@ -28,12 +34,32 @@ class Again:
         """Begin, unless the work is due already."""
         if self._task is None:
             self._task = self._tasks.start(self._repeat(), self._name)
+            _logger.error(
+                "disk has refused work, which is tried again every second: check the disk; until "
+                "it is done a start may find a refused change work=%r",
+                self._name,
+            )
 
     def end(self) -> None:
-        """Make no further attempt; nobody waits for one that is under way."""
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        """Make no further attempt, since the work is done; an attempt under way is not awaited."""
+        if self._stop():
+            _logger.info("work that the disk had refused is done work=%r", self._name)
+
+    def give_up(self) -> None:
+        """Make no further attempt, whether the work is done or not."""
+        if self._stop():
+            _logger.error(
+                "work that the disk has refused is not done: the next start may find a refused "
+                "change work=%r",
+                self._name,
+            )
+
+    def _stop(self) -> bool:
+        """Cancel the attempts; tell whether the work was due."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        return task is not None
 
     async def _repeat(self) -> None:
         while True:

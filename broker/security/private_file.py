@@ -114,17 +114,17 @@ class PrivateWriter:
         self._io = io
         self._changes = OneByOne(what, KafkaError)
         self._before: bytes | None = None
-        self._restoring = Again(f"{what} put back", lambda: self.make(self._put_back()))
+        self._restoring = Again(f"put the {what} back", lambda: self.make(self._put_back()))
 
     async def make(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change; it is completed even if the caller is cancelled."""
         return await self._changes.make(change)
 
     async def finish(self) -> None:
-        """Wait until all changes that have begun are completed, or put back."""
-        await self.make(self._put_back())
-        self._restoring.end()
+        """Wait until all changes that have begun are completed, or put back; log what is not."""
         await self._changes.finish()
+        await self.make(self._put_back())
+        self._restoring.give_up()
 
     async def _put_back(self) -> None:
         """Put back the content that is in force, unless a change has replaced it meanwhile."""

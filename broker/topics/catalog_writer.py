@@ -46,7 +46,7 @@ class CatalogWriter:
         self._deferred: list[Change] = []
         self._writing = False
         self._tasks = Tasks()
-        self._restoring = Again("catalogue put back", self._write_state)
+        self._restoring = Again("put the catalogue back", self._write_state)
 
     async def commit(self, change: Change) -> None:
         """Write a change to the disk. The write continues if the caller is cancelled.
@@ -72,11 +72,11 @@ class CatalogWriter:
                 await self.commit(_change_nothing)
             except KafkaStorageError as error:
                 _logger.error("catalogue is not up to date: %s", error)  # noqa: TRY400  # the disk's fault
-        self._restoring.end()
+        self._restoring.give_up()
 
     async def _write_state(self) -> None:
         with suppress(KafkaStorageError):  # it is tried again
-            await self.commit(_change_nothing)
+            await self.commit(_try_again)
 
     async def _write_all(self) -> None:
         try:
@@ -99,7 +99,8 @@ class CatalogWriter:
             self._deferred[:0] = deferred
             if not await self._io.run(self._catalog.put_back, self.state):
                 self._restoring.begin()
-            self._on_failure(error)
+            if any(change is not _try_again for change, _ in pending):
+                self._on_failure(error)  # it may block, and an attempt fails every second
             refusal = KafkaStorageError(
                 f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
             )
@@ -116,4 +117,8 @@ class CatalogWriter:
 
 
 def _change_nothing(state: CatalogState) -> None:
-    """Change nothing: the write is for deferred changes, or for the state as it is."""
+    """Change nothing: the write is for what the disk still lacks."""
+
+
+def _try_again(state: CatalogState) -> None:
+    """Change nothing: the write is one more attempt to put the state back."""

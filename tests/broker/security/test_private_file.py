@@ -195,3 +195,25 @@ async def test_a_name_that_is_put_back_is_fsynced(
     wanted = equals(str(tmp_path))
     await give_turns_until(lambda: (fsynced() or [""])[-1], "the last fsync", wanted)
     assert kept.found() == before
+
+
+@KINDS
+async def test_a_stop_logs_that_an_old_file_is_not_back(
+    tmp_path: Path,
+    io: IoThreads,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An operator can look at the file before the next start takes a refused change from it."""
+    kept = kind(tmp_path, io)
+    await kept.add("old")
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=ALWAYS)
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
+        await kept.add("new")
+    assert "tried again every second" in caplog.text
+
+    await kept.writer.file.finish()
+
+    assert "the next start may find a refused change" in caplog.text

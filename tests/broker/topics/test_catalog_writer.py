@@ -184,6 +184,29 @@ async def test_an_old_catalogue_that_the_disk_refuses_is_put_back_later(
     await give_turns_until(lambda: _found(tmp_path), "topics of a start", equals(["t1"]))
 
 
+async def test_attempts_to_put_the_catalogue_back_report_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report may leave a mark on the disk, and the loop waits for that."""
+    monkeypatch.setattr(again, "_PAUSE_SECONDS", 0.001)
+    failures: list[OSError] = []
+    writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1), failures.append)
+    await writer.commit(_add(1))
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=ALWAYS)
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(_add(2))
+    many = 20
+    await give_turns_until(lambda: len(disk.names("fsync")), "fsyncs", lambda count: count > many)
+    assert len(failures) == 1
+
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(_add(2))
+    await writer.close()
+
+    assert len(failures) == 3
+
+
 def _found(folder: Path) -> list[str]:
     catalog = Catalog([folder])
     catalog.load()
