@@ -167,6 +167,8 @@ class Compacted:
         self._hits = self._history.hits
         for topic in self._topics:
             topic.log.settings.restarted()
+            if way == "power":
+                topic.log.lost_power()
 
     def settled(self) -> None:
         """Note that what is missing after a start will not come."""

@@ -90,6 +90,9 @@ class CompactedLog:
         self.durable = 0
         self._perhaps: dict[int, tuple[Sequence[Row], int]] = {}
         self._gone: set[int] = set()
+        self._deleted: dict[int, Row] = {}
+        """Records below the start, in segments that a power failure may bring back."""
+        self._back: dict[int, Row] = {}
         self._is_durable_at_once = settings.get("flush.messages") == "1"
         self._tombstones_ms = int(settings.get("delete.retention.ms", _DAY_MS))
         self._lag_ms = int(settings.get("min.compaction.lag.ms", 0))
@@ -148,9 +151,14 @@ class CompactedLog:
         """Note that a stop has made all durable."""
         self.durable = self.end
 
+    def lost_power(self) -> None:
+        """Note that segments may be back whose deletion was not on the disk."""
+        self._back = self._deleted.copy()
+
     def forget_perhaps(self) -> None:
         """Note that what is not in the log now does not come any more."""
         self._perhaps.clear()
+        self._back.clear()
 
     def check(self, frames: Sequence[Frame], offset: int) -> None:
         """Check what a fetch from an offset has returned, while others write and compact.
@@ -166,7 +174,7 @@ class CompactedLog:
             if at <= before:
                 raise Wrong(f"offset {at} follows {before}")
             before = at
-            row = self.kept.get(at)
+            row = self.kept.get(at) or self._back.get(at)
             sent = self._sent_time(value, timestamp)
             if row is None and sent in self._perhaps:
                 rows, place = self._perhaps[sent]
@@ -193,7 +201,9 @@ class CompactedLog:
         self.check(read.frames, read.start)
         for frame in read.frames:
             for offset, _, value, timestamp in frame.records:
-                if offset not in self.kept:
+                if offset in self._back:
+                    self.kept[offset] = self._back[offset]
+                elif offset not in self.kept:
                     rows, at = self._perhaps[self._sent_time(value, timestamp)]
                     self._keep(rows, offset - at, timestamp)
         self._settle_bounds(read, may_lose=may_lose)
@@ -211,6 +221,10 @@ class CompactedLog:
         if last not in there and last >= read.start and not may_lose and not unsure:
             raise Wrong(f"{last} was the last record and is missing")
         self._gone.update(row.timestamp for at, row in self.kept.items() if at not in there)
+        deleted = {at: row for at, row in self.kept.items() if at < read.start}
+        self._deleted = {
+            at: row for at, row in (self._deleted | deleted).items() if at not in there
+        }
         self.kept = {at: row for at, row in self.kept.items() if at in there}
         if may_lose:
             self.durable = self.end
