@@ -22,6 +22,7 @@ from tests.support.waiting import PATIENCE
 
 COMMANDS = ("chromium", "chromium-headless-shell", "google-chrome")
 _READ_BYTES = 1 << 16
+_PAUSE = 0.02  # seconds between two looks at the page
 # The protocol is spoken on descriptors 3 and 4, which may be in use here.
 _EXEC = """
 import os, sys
@@ -74,6 +75,8 @@ class Browser:
         os.close(their_output)
         self._number = 0
         self._received = bytearray()
+        self._answers = select.poll()  # `select` takes no descriptor above 1023
+        self._answers.register(self._from, select.POLLIN)
         self.troubles: list[str] = []
         self.asked: list[str] = []
         self._session = ""
@@ -101,7 +104,7 @@ class Browser:
     def _receive(self) -> dict[str, Any]:
         deadline = time.monotonic() + PATIENCE
         while b"\0" not in self._received:
-            ready, _, _ = select.select([self._from], [], [], deadline - time.monotonic())
+            ready = self._answers.poll(1000 * max(0.0, deadline - time.monotonic()))
             data = os.read(self._from, _READ_BYTES) if ready else b""
             if not data:
                 raise BrowserError(f"the browser said nothing for {PATIENCE} s, or ended")
@@ -156,7 +159,7 @@ class Browser:
             if time.monotonic() > deadline:
                 text = self.evaluate("document.body.innerText")
                 raise AssertionError(f"waited for {what}; the page shows: {text}")
-            select.select([], [], [], 0.02)
+            time.sleep(_PAUSE)
         return value
 
     def press(self, key: str) -> None:
