@@ -18,7 +18,7 @@ from siltstone.broker.security.scram import make_verifier
 from siltstone.broker.security.users import UserStore, UserWriter
 from siltstone.protocol.errors import KafkaStorageError
 from tests.support.asking_as import rule
-from tests.support.faults import ALWAYS, install
+from tests.support.faults import ALWAYS, Disk, install
 from tests.support.waiting import begin_and_go, equals, give_turns_until
 
 VERIFIER = make_verifier(PLAIN_HASH, "secret")
@@ -143,6 +143,18 @@ async def test_a_start_finds_nothing_that_was_refused(
         assert call != "rename" or disk.calls[number - 1][0] == "fsync"
 
 
+async def _refuse_a_second_one(
+    kept: Users | Acls | QuotasOfUsers, monkeypatch: pytest.MonkeyPatch
+) -> Disk:
+    """Have the disk take one change, then refuse one whose file has its name, and the old file."""
+    await kept.add("old")
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=ALWAYS)
+    with pytest.raises(KafkaStorageError, match="cannot be written"):
+        await kept.add("new")
+    return disk
+
+
 @KINDS
 @pytest.mark.parametrize("then", ["waits", "stops", "goes on"])
 async def test_an_old_file_that_the_disk_refuses_is_put_back_later(
@@ -151,11 +163,7 @@ async def test_an_old_file_that_the_disk_refuses_is_put_back_later(
     """Within a second or so, at the stop, or with the next change."""
     monkeypatch.setattr(again, "_PAUSE_SECONDS", 0.001 if then == "waits" else 60.0)
     kept = kind(tmp_path, io)
-    await kept.add("old")
-    disk = install(monkeypatch)
-    disk.fail("fsync", after=1, times=ALWAYS)
-    with pytest.raises(KafkaStorageError, match="cannot be written"):
-        await kept.add("new")
+    disk = await _refuse_a_second_one(kept, monkeypatch)
     assert set(kept.found()) == {"old", "new"}
     disk.mend()
     if then == "stops":
@@ -207,11 +215,7 @@ async def test_a_stop_logs_that_an_old_file_is_not_back(
 ) -> None:
     """An operator can look at the file before the next start takes a refused change from it."""
     kept = kind(tmp_path, io)
-    await kept.add("old")
-    disk = install(monkeypatch)
-    disk.fail("fsync", after=1, times=ALWAYS)
-    with pytest.raises(KafkaStorageError, match="cannot be written"):
-        await kept.add("new")
+    await _refuse_a_second_one(kept, monkeypatch)
     assert "tried again every second" in caplog.text
 
     await kept.writer.file.finish()
