@@ -476,24 +476,29 @@ class Connection(Turn):
         if self._muted is not None:
             return
         self.last_active = self._loop.time()
-        if self._tail and self._frame is None:
-            tail = self._tail
-            self._tail = b""
-            self._round.end()
-            self._shared[: len(tail)] = tail
-            try:
+        try:
+            if self._tail and self._frame is None:
+                tail = self._tail
+                self._tail = b""
+                self._round.end()
+                self._shared[: len(tail)] = tail
                 self._serve(0, len(tail))
-            except ProtocolError as error:
-                self._refuse(error)
-                return
-            if self.is_closed or self._task is not None:
-                return
-        if not self._reading and not self._must_wait():
+                if self.is_closed or self._task is not None:
+                    return
+            must_wait = self._must_wait()
+        except ProtocolError as error:
+            self._refuse(error)
+            return
+        if not self._reading and not must_wait:
             self._channel.start_reading(self.on_readable)
             self._reading = True
 
     def _must_wait(self) -> bool:
-        """Return whether the next frame has no memory yet."""
+        """Return whether the next frame has no memory yet.
+
+        Raises:
+            ProtocolError: The frame states an impossible size.
+        """
         tail = self._tail
         if self._frame is not None or not tail:
             return False

@@ -6,11 +6,13 @@ its number, and `tests.support.frames.make_frame(seed, number)`, or `make_login`
 """
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -93,10 +95,15 @@ def percentile(seconds: list[float], share: float) -> float:
     return seconds[int(share * (len(seconds) - 1))]
 
 
-def faults(output: Path) -> list[str]:
-    """Return the lines that report a fault of ours; a refused frame is no fault."""
+def fault_in(output: Path) -> str:
+    """Return the log around the first fault of ours, or nothing; a refused frame is no fault."""
+    before: deque[str] = deque(maxlen=3)
     with output.open(errors="replace") as lines:
-        return [line for line in lines if "request failed" in line or "Traceback" in line][:10]
+        for line in lines:
+            if "request failed" in line or "Traceback" in line:
+                return "".join((*before, line, *itertools.islice(lines, 60)))
+            before.append(line)
+    return ""
 
 
 def ask_for_logins(siltstone: SiltstoneProcess) -> None:
@@ -123,12 +130,32 @@ async def test_malformed_frames(
     siltstone.settings["auto.create.topics.enable"] = "false"
     siltstone.start()
     logins = siltstone.daemon.wait_for(ADDRESS.format("SASL"))[1]
-    control = Control(await Traffic.connect(siltstone.bootstrap, "control-7d1f3a"))
+
+    def say(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}", flush=True)  # noqa: T201
+
+    say(f"{frames} malformed frames, FUZZ_SEED={seed}")
+    traffic = await Traffic.connect(siltstone.bootstrap, "control-7d1f3a")
+    try:
+        fuzzer = Fuzzer(siltstone.bootstrap, logins, seed)
+        await attack(siltstone, Control(traffic), fuzzer, frames, say)
+    finally:
+        await traffic.caller.client.close()
+    assert siltstone.stop() == 0
+    siltstone.daemon.output.unlink()  # a line for each frame
+
+
+async def attack(
+    siltstone: SiltstoneProcess,
+    control: Control,
+    fuzzer: Fuzzer,
+    frames: int,
+    say: Callable[[str], None],
+) -> None:
+    """Send the frames beside the control client, judge broker and client, and say the figures."""
     assert await control.traffic.create() == 0
     assert await Traffic(control.traffic.caller, TARGET).create(partitions=2) == 0
-    fuzzer = Fuzzer(siltstone.bootstrap, logins, seed)
-    with capsys.disabled():
-        print(f"\n{frames} malformed frames, FUZZ_SEED={seed}", flush=True)  # noqa: T201
     await fuzzer.send(frames, WARM)
     before = siltstone.resident_bytes
     base = await control.run(asyncio.ensure_future(fuzzer.send(0, frames // 5, "valid")))
@@ -138,19 +165,16 @@ async def test_malformed_frames(
     seconds = time.monotonic() - began
     grown = siltstone.resident_bytes - before
     slow, slow_before = percentile(under, 0.99), percentile(base, 0.99)
-    with capsys.disabled():
-        print(  # noqa: T201
-            f"{dict(fuzzer.outcomes)} in {seconds:.0f} s; control client p99 {slow * 1000:.1f} ms, "
-            f"at most {under[-1] * 1000:.1f} ms; {slow_before * 1000:.1f} ms beside valid ones, "
-            f"{len(control.sent)} records; memory {grown >> 10:+} KiB"
-        )
+    say(
+        f"{dict(fuzzer.outcomes)} in {seconds:.0f} s; control client p99 {slow * 1000:.1f} ms, "
+        f"at most {under[-1] * 1000:.1f} ms; {slow_before * 1000:.1f} ms beside valid ones, "
+        f"{len(control.sent)} records; memory {grown >> 10:+} KiB"
+    )
 
     assert fuzzer.outcomes.total() == frames
-    assert not faults(siltstone.daemon.output)
+    fault = fault_in(siltstone.daemon.output)
+    assert not fault, fault
     assert slow < 5 * slow_before + SLACK
     assert under[-1] < STALL + base[-1]
     assert grown < MAX_GROWTH
     assert await control.traffic.values() == control.sent
-    await control.traffic.caller.client.close()
-    assert siltstone.stop() == 0
-    siltstone.daemon.output.unlink()  # a line for each frame

@@ -225,6 +225,29 @@ async def test_an_impossible_size_closes_the_connection(open_line: Opener, size:
     assert line.buffers.received_bytes == 0
 
 
+async def test_an_impossible_size_behind_requests_that_wait(open_line: Opener) -> None:
+    """It is kept behind the answer of a file, and is refused when that has left."""
+    gate = asyncio.Event()
+
+    async def later() -> bytes:
+        await gate.wait()
+        return b"slow"
+
+    def dispatch(_connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        return later() if bytes(buffer[start:end]) == b"wait" else [b"fi", b"le"]
+
+    line = open_line(dispatch)
+    await line.send(frame(b"wait") + frame(b"go") + b"\x7f\xff\xff\xff")
+    await line.started.wait()
+    await line.send(b"more")
+    await asyncio.sleep(0.01)  # the connection is muted
+    gate.set()
+
+    assert await line.receive(8) == b"slowfile"
+    assert await asyncio.gather(*line.tasks) == [None]
+    assert len(line.refusals) == 1
+
+
 async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener) -> None:
     """Requests before the bad frame are still answered."""
 
