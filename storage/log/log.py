@@ -277,6 +277,7 @@ class Log(LogParts):
         ended = segments[-1]
         try:
             ended.cut_torn()
+            self.producers.drop_volatile()
             segment = LogSegment(
                 self.path,
                 end_offset,
@@ -650,6 +651,7 @@ class Log(LogParts):
             if end_offset > self.recovery_point:
                 segments[-1].seal()
             self.flush()
+            self.producers.drop_volatile()
             if snapshot is not None:
                 self.producers.write_snapshot(snapshot)
             for segment in segments:

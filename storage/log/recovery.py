@@ -380,7 +380,8 @@ class _Loading:
             producers = self._producers_at(end_offset, log_start_offset)
         producers.remove_stray_snapshots({segment.base_offset for segment in self.segments})
         if end_offset > log_start_offset:
-            write_snapshot(producers, end_offset, fsync=False)
+            is_base = end_offset == self.segments[-1].base_offset  # and stays as long as that
+            write_snapshot(producers, end_offset, fsync=is_base)
         producers.map_end_offset = end_offset
         return producers
 

@@ -280,10 +280,24 @@ class ProducerStateManager:
         """Write a snapshot into the folder; without ``fsync`` a power failure may take it.
 
         It may leave a part of it. The next start deletes the newest snapshot if it is damaged, but
-        reads no other one: before others follow, `capture` returns it once more.
+        reads no other one: before others follow, `drop_volatile` deletes it.
         """
         snapshot.write(self._directory, fsync=fsync)
-        self._volatile = NO_OFFSET if fsync else snapshot.offset
+        if not fsync:
+            self._volatile = snapshot.offset
+
+    def drop_volatile(self) -> None:
+        """Delete the snapshot that was written without an fsync.
+
+        It has to be gone before a segment begins at its offset: later starts would keep it.
+
+        Raises:
+            OSError: The disk refuses it.
+        """
+        if self._volatile != NO_OFFSET:
+            files.unlink(self._snapshot_path(self._volatile))
+            self.forget_snapshot(self._volatile)
+            self._volatile = NO_OFFSET
 
     def remove_stray_snapshots(self, segment_bases: Collection[int]) -> None:
         """Delete the snapshots that are at no segment's base; the one above all bases stays."""
