@@ -475,10 +475,13 @@ def write_in_folder(name: str, data: bytes, folder: int) -> None:
         disk.close(fd)
 
 
-def unlink(path: Path | str) -> None:
-    """Delete a file, if it exists (KAFKA-6624)."""
-    with suppress(FileNotFoundError):
+def unlink(path: Path | str) -> bool:
+    """Delete a file, if it exists (KAFKA-6624); tell whether it did."""
+    try:
         disk.unlink(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def exists(path: Path, *, follow: bool = True) -> bool:

@@ -325,7 +325,8 @@ class LogSegment(ReadableSegment):
         end and the transaction index is rebuilt, too. ``note_epoch`` gets the leader epoch of each
         batch and its offset. If something has to be cut, ``before_cut`` is called while the damage
         is still in the file. The cut is fsynced: otherwise a power failure could bring whole
-        batches back behind new ones. Returns the number of bytes that were cut.
+        batches back behind new ones. So is a log whose offset index is missing: a start that was
+        killed may have cut it. Returns the number of bytes that were cut.
 
         The offset index is deleted first and written last: without it the next start scans the
         segment again. The next `flush` of the segment fsyncs the rebuilt files. With ``durably``
@@ -348,7 +349,7 @@ class LogSegment(ReadableSegment):
         scan = scan_log(
             file.fileno(), self.size, self.base_offset, self.config.index_interval_bytes, observe
         )
-        files.unlink(self.files.text(files.INDEX))
+        had_index = files.unlink(self.files.text(files.INDEX))
         self.files.forget(files.INDEX)  # else readers go on with the one that may be damaged
         if durably:
             files.fsync_directory(self.files.directory)
@@ -358,7 +359,7 @@ class LogSegment(ReadableSegment):
         self._adopt(scan, file)
         if cut or files.has_reserved(file.fileno()):
             self._cut_log(scan.end)
-        if cut:
+        if cut or not had_index:
             files.fsync(file.fileno())
         if producers is not None:
             producers.map_end_offset = scan.next_offset

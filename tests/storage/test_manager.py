@@ -948,7 +948,7 @@ def test_a_failed_fsync_of_a_start_leaves_its_mark(tmp_path: Path, disk: Disk) -
     calls = [call for call, name in disk.calls if name == str(path) and call in {"pwrite", "fsync"}]
     manager.close()
 
-    assert calls == ["pwrite", "fsync"]
+    assert calls[-2:] == ["pwrite", "fsync"]
 
 
 def _spoil_marker(folder: Path) -> None:

@@ -427,10 +427,14 @@ def _snapshots(folder: LogFolder) -> dict[int, int]:
     return {int(path.stem): len(decode(path.read_bytes())) for path in paths}
 
 
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_power_failure_does_not_undo_what_a_start_has_cut(
-    tmp_path: Path, power_disk: PowerDisk
+    tmp_path: Path, power_disk: PowerDisk, killed: bool
 ) -> None:
-    """Whole batches behind the damage would come back behind new ones of the same size."""
+    """Whole batches behind the damage would come back behind new ones of the same size.
+
+    A start that was killed before its fsync left nothing to be cut by the next one.
+    """
     folder = LogFolder(tmp_path)
     for _ in range(6):
         folder.append()
@@ -438,6 +442,11 @@ def test_a_power_failure_does_not_undo_what_a_start_has_cut(
     data = bytearray(path.read_bytes())
     data[len(data) // 2 - 1] ^= 1
     path.write_bytes(data)
+    if killed:
+        power_disk.faults.append(Kill("fsync", path=path.name))
+        with pytest.raises(Killed):
+            folder.reopen()
+        power_disk.mend()
     folder.reopen()
     power_disk.cut_power()
 
