@@ -2,17 +2,30 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.types import StructType
 
-from siltstone.pipeline.options import LAST_TIME, ReadOptions
-from siltstone.pipeline.planning.plan import worth_a_task
+from siltstone.pipeline.filters import IS_NULL, IS_VALID, Condition, Narrowed, narrow
+from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
-from siltstone.pipeline.source.filters import Narrowed, narrow
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import is_pushing, settle
 from siltstone.pipeline.transports import open_source
@@ -21,6 +34,17 @@ from siltstone.pipeline.transports.source import warn_of_moving
 LEAST_LINGER_MS: Final = 20_000
 """How long a pin stays at least: a second action on a DataFrame reads what the first has pinned."""
 LINGER_BYTES_PER_MS: Final = 32 << 10
+_OPERATORS: Final[dict[type[Filter], str]] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "in",
+    IsNull: IS_NULL,
+    IsNotNull: IS_VALID,
+}
 
 
 class SplitPartition(InputPartition):
@@ -44,7 +68,7 @@ class BatchReader(DataSourceReader):
 
         The pin is not released: tasks renew it while they read, and its lease ends after the last.
         """
-        source = open_source(self._asked())
+        source = open_source(self._narrowed.options(self._options, self._columns))
         try:
             view = source.view()
             warn_of_moving(view, source.name)
@@ -66,17 +90,6 @@ class BatchReader(DataSourceReader):
         batches = scan(partition.value, self._columns)
         return converted(self._narrowed.keep(batches), self._schema)
 
-    def _asked(self) -> ReadOptions:
-        """Return the options, narrowed by filters and columns."""
-        options, narrowed = self._options, self._narrowed
-        last = narrowed.time_last
-        return replace(
-            options,
-            time_from=max(options.time_from, narrowed.time_from),
-            time_to=min(options.time_to, last + 1 if last < LAST_TIME else LAST_TIME),
-            split_bytes=options.split_bytes or worth_a_task(self._columns),
-        )
-
 
 def lingering(split: Split, size: int, asked_ms: int) -> Split:
     """Return a split whose pin ends some time after its readers.
@@ -95,8 +108,17 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Take the filters that can be applied here exactly, and return the others."""
-        self._narrowed, left = narrow(filters, self._columns)
+        self._narrowed, left = narrow(filters, partial(condition_of, self._columns))
         return left
+
+
+def condition_of(columns: tuple[str, ...], asked: Filter) -> Condition | None:
+    """Return a filter of Spark as a condition on one of the columns, None if it is no such."""
+    attribute: tuple[str, ...] = getattr(asked, "attribute", ())
+    operator = _OPERATORS.get(type(asked))
+    if operator is None or len(attribute) != 1 or attribute[0] not in columns:
+        return None
+    return Condition(attribute[0], operator, getattr(asked, "value", None))
 
 
 def make_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
