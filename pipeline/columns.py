@@ -46,6 +46,16 @@ def check_names(names: tuple[str, ...]) -> None:
         raise BadOption(f"a column is named twice in {', '.join(names)}")
 
 
+def choose(names: tuple[str, ...], *, has_headers: bool) -> tuple[str, ...]:
+    """Return the columns that options name, by default those of Spark's own Kafka source.
+
+    Raises:
+        BadOption: One does not exist, or is named twice.
+    """
+    check_names(names)
+    return names or (*STANDARD, *(("headers",) if has_headers else ()))
+
+
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     """Return the Arrow schema of columns in this order."""
     return pa.schema([pa.field(name, TYPES[name]) for name in names])

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructType
 
-from siltstone.pipeline.columns import STANDARD, TYPES, check_names
+from siltstone.pipeline.columns import TYPES, check_names, choose
 from siltstone.pipeline.errors import BadOption, CorruptLog
 from siltstone.pipeline.options import ReadOptions
 
@@ -26,8 +26,7 @@ def default_schema(options: Mapping[str, str]) -> str:
         BadOption: options are wrong, or name columns that do not exist.
     """
     parsed = ReadOptions.parse(options)
-    names = parsed.columns or (*STANDARD, *(("headers",) if parsed.include_headers else ()))
-    check_names(names)
+    names = choose(parsed.columns, has_headers=parsed.include_headers)
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
 
 

@@ -1,0 +1,150 @@
+"""Topics as Arrow record batches, for DuckDB, Polars and plain Python: no Spark, no Java.
+
+The extra is ``siltstone[arrow]``. A reader has about one record batch in memory, of some megabytes.
+Its rows are those of one moment, by partition and in the order of offsets.
+
+Filters are those of ``pyarrow.parquet``: a list of conditions that all hold, a list of such lists
+of which one holds, or an expression of ``pyarrow.compute``. Splits that cannot hold wanted rows by
+topic, partition and offset are not read, and a single list narrows offsets and times, too. The rest
+is applied to each record batch, so that the rows are those that the filter keeps of all rows.
+"""
+
+import re
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+from pyarrow.parquet import filters_to_expression
+
+from siltstone.pipeline.arrow_stream import as_stream
+from siltstone.pipeline.columns import TYPES, arrow_schema, check_names, choose
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.filters import Condition, Narrowed, narrow
+from siltstone.pipeline.jobs.reading import committed, moment_of
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.scan import scan as scan_split
+from siltstone.storage.clock import Clock
+
+Filters: TypeAlias = (
+    Sequence[tuple[str, str, Any]] | Sequence[Sequence[tuple[str, str, Any]]] | pc.Expression
+)
+
+
+def scan(
+    subscribe: str = "",
+    *,
+    columns: Sequence[str] | None = None,
+    filters: Filters | None = None,
+    **options: Any,
+) -> pa.RecordBatchReader:
+    """Return the records of topics, by the options of the Spark source (`pipeline.options`).
+
+    Aborted and open transactions are left out, unless ``isolation`` is read_uncommitted. Names
+    with a point go into ``**{"kafka.security.protocol": "SSL"}``. A pin is renewed until the reader
+    is exhausted, closed or collected. An error in the middle is a ``pyarrow.ArrowInvalid``.
+
+    Raises:
+        PipelineError: the topics cannot be read, or not so.
+    """
+    asked = committed({"subscribe": subscribe, **options})
+    names = choose(asked.columns, has_headers=asked.include_headers)
+    if columns is not None:
+        names = tuple(columns)
+        check_names(names)
+    plan = _Filter(names, filters)
+    with ExitStack() as stack:
+        moment = stack.enter_context(moment_of(plan.narrowed.options(asked, plan.read), Clock()))
+        splits = plan.prune(moment.plan(plan.narrowed.ranges(dict(moment.ranges))))
+        held = stack.pop_all()
+    rows = _rows(held, plan, splits, moment.check)
+    weakref.finalize(rows, held.close)  # also at the end of the process
+    return as_stream(pa.RecordBatchReader.from_batches(arrow_schema(names), rows))
+
+
+def _rows(
+    held: ExitStack, plan: "_Filter", splits: list[Split], check: Callable[[], None]
+) -> Iterator[pa.RecordBatch]:
+    with held:
+        for split in splits:
+            yield from plan.keep(scan_split(split, plan.read))
+        check()
+
+
+class _Filter:
+    """A filter in its parts: bounds, an expression for the rest, and the columns to read."""
+
+    def __init__(self, names: tuple[str, ...], filters: Filters | None) -> None:
+        self._names = self.read = names
+        self.narrowed = Narrowed()
+        self._whole: pc.Expression | None = None
+        self._left: pc.Expression | None = None
+        if filters is None:
+            return
+        try:
+            conditions = _conditions(filters)
+            self._whole = self._left = filters_to_expression(conditions or filters)
+            words = re.findall(r"\w+", str(self._whole))
+            self.read = (*names, *(each for each in TYPES if each in words and each not in names))
+            arrow_schema(self.read).empty_table().filter(self._whole)
+        except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
+            raise BadOption(
+                f"the filters do not fit a topic: {str(error).partition(chr(10))[0]}; write a list "
+                "such as [('offset', '>=', 10)], or an expression of pyarrow.compute, of the "
+                f"columns {', '.join(TYPES)}"
+            ) from error
+        if conditions:
+            self.narrowed, left = narrow(conditions, lambda each: each)
+            self._left = filters_to_expression(left) if left else None
+
+    def prune(self, splits: list[Split]) -> list[Split]:
+        """Return the splits that can hold wanted rows.
+
+        To Arrow each is a file of a dataset, of which the names say what is in it.
+        """
+        if self._whole is None:
+            return splits
+        form, disk = ds.IpcFileFormat(), LocalFileSystem()
+        files = [
+            form.make_fragment(str(number), disk, partition_expression=_content(split))
+            for number, split in enumerate(splits)
+        ]
+        known = arrow_schema(tuple(dict.fromkeys((*self.read, "topic", "partition", "offset"))))
+        found = ds.FileSystemDataset(files, known, form, disk).get_fragments(self._whole)
+        return [splits[int(each.path)] for each in found]
+
+    def keep(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows and columns."""
+        for batch in self.narrowed.keep(batches):
+            table = pa.Table.from_batches([batch])
+            if self._left is not None:
+                table = table.filter(self._left)
+            yield from table.select(list(self._names)).to_batches()
+
+
+def _conditions(filters: Any) -> list[Condition]:
+    """Return the conditions of a single list; an empty list for other filters."""
+    if isinstance(filters, pc.Expression) or not filters:
+        return []
+    if not isinstance(filters[0][0], str):
+        if len(filters) > 1:
+            return []
+        (filters,) = filters
+    return [
+        Condition(
+            column,
+            "=" if operator == "==" else operator,
+            list(value) if operator in {"in", "not in"} else value,
+        )
+        for column, operator, value in filters
+    ]
+
+
+def _content(split: Split) -> pc.Expression:
+    offset = pc.field("offset")
+    place = (pc.field("topic") == split.topic) & (pc.field("partition") == split.partition)
+    return place & (offset >= split.start_offset) & (offset < split.end_offset)
