@@ -12,7 +12,7 @@ is applied to each record batch, so that the rows are those that the filter keep
 import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from pyarrow.parquet import filters_to_expression
 
 from siltstone.pipeline.arrow_stream import as_stream
 from siltstone.pipeline.columns import TYPES, arrow_schema, check_names, choose
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption, SourceUnavailable
 from siltstone.pipeline.filters import Condition, Narrowed, narrow
 from siltstone.pipeline.jobs.reading import committed, moment_of
 from siltstone.pipeline.planning.split import Split
@@ -57,7 +57,7 @@ def scan(
         names = tuple(columns)
         check_names(names)
     plan = _Filter(names, filters)
-    with ExitStack() as stack:
+    with _in_a_sentence(), ExitStack() as stack:
         moment = stack.enter_context(moment_of(plan.narrowed.options(asked, plan.read), Clock()))
         splits = plan.prune(moment.plan(plan.narrowed.ranges(dict(moment.ranges))))
         held = stack.pop_all()
@@ -69,10 +69,25 @@ def scan(
 def _rows(
     held: ExitStack, plan: "_Filter", splits: list[Split], check: Callable[[], None]
 ) -> Iterator[pa.RecordBatch]:
-    with held:
+    with _in_a_sentence(), held:
         for split in splits:
             yield from plan.keep(scan_split(split, plan.read))
         check()
+
+
+@contextmanager
+def _in_a_sentence() -> Iterator[None]:
+    """Say of an error of the disk or the store what to do.
+
+    Raises:
+        SourceUnavailable: something was not to be read.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SourceUnavailable(
+            f"the topics cannot be read: {error}; check the place and the rights of this user"
+        ) from error
 
 
 class _Filter:

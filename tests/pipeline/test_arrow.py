@@ -442,6 +442,20 @@ def test_a_topic_that_does_not_exist(archive: Archive) -> None:
         scan("u", archive=str(archive.root))
 
 
+def test_a_disk_that_fails_is_told_in_a_sentence(archive: Archive) -> None:
+    """By the call, and in the middle."""
+    folder = archive.fill_plain(400)
+    with pytest.raises(SourceUnavailable, match=r"^the topics cannot be read: .*Not a directory"):
+        scan("t", archive=str(folder / "partition.metadata"))
+    reader = scan("t", archive=str(archive.root))
+    for path in folder.glob("*.log"):
+        path.unlink()
+        path.mkdir()
+
+    with pytest.raises(pa.ArrowInvalid, match=r"^the topics cannot be read: [^\n]*this user$"):
+        reader.read_all()
+
+
 def test_memory_is_that_of_a_batch(archive: Archive) -> None:
     """However large the topic is: here 64 MiB in four segments."""
     batch = make_batch([(b"k", bytes(65_536))] * 8)
