@@ -184,7 +184,7 @@ class Pin:
         """Release the pin; idempotent."""
         if not self._ended.is_set():
             self._ended.set()
-            self._thread.join()
+            join(self._thread)
             release_pin(self._control, self.manifest.pin)
 
     def _renew(self) -> None:
@@ -197,6 +197,12 @@ class Pin:
                 return
             except PipelineError as error:
                 self._fault = error
+
+
+def join(thread: threading.Thread) -> None:
+    """Wait for a thread, unless it is this one, in which Python collects what began the thread."""
+    if thread is not threading.current_thread():
+        thread.join()
 
 
 def _noted(data: Path) -> str:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from siltstone.pipeline.client.pins import Control, extend_pin, find_control
+from siltstone.pipeline.client.pins import Control, extend_pin, find_control, join
 from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.split import Lease, Split
 from siltstone.storage.clock import Clock
@@ -56,7 +56,7 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._thread is not None:
-            self._thread.join()
+            join(self._thread)
 
     def look(self) -> None:
         """Check that the records read now still belong to the planned moment.

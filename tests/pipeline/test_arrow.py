@@ -1,11 +1,13 @@
 """Topics for readers beyond Spark: rows, filters, and what a reader holds while it lives."""
 
+import gc
 import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import duckdb
@@ -17,6 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyarrow.parquet import filters_to_expression
 
 from siltstone.pipeline.arrow import scan
+from siltstone.pipeline.client import pins, watch
 from siltstone.pipeline.client.pins import find_control, release_pin
 from siltstone.pipeline.columns import STANDARD, TYPES
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
@@ -212,6 +215,27 @@ def test_a_pin_is_renewed_while_its_reader_lives(served: Served) -> None:
 
     wait_until(left, "a renewal", lambda more: more > 0)
     reader.close()
+
+
+@pytest.mark.client
+@pytest.mark.parametrize("module", [pins, watch])
+def test_a_reader_may_be_collected_by_the_thread_that_renews_its_pin(
+    served: Served, module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python collects a cycle in any thread; this one cannot wait for itself."""
+    monkeypatch.setattr(module, "extend_pin", lambda *_: gc.collect())
+    monkeypatch.setattr(watch, "BEAT_SECONDS", 0.1)
+    cycle: list[Any] = [
+        scan("none", pinLeaseMs=60_000 if module is watch else 400, **served.options("pinned"))
+    ]
+    cycle[0].read_next_batch()
+    cycle.append(cycle)
+    gc.disable()
+    try:
+        del cycle
+        wait_until(lambda: served.pins("none"), "its pin's end", lambda found: not found)
+    finally:
+        gc.enable()
 
 
 @pytest.mark.client
