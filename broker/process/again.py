@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 class Again:
     """Makes an attempt once a second, from `begin` until `end` or `give_up` (loop only).
 
-    ``name`` says in the log what is to be done.
+    ``name`` says in the log what is to be done. The first attempt that raises is logged.
     """
 
     __slots__ = ("_attempt", "_name", "_task", "_tasks")
@@ -62,6 +62,15 @@ class Again:
         return task is not None
 
     async def _repeat(self) -> None:
+        failed = False
         while True:
             await asyncio.sleep(_PAUSE_SECONDS)
-            await self._attempt()
+            try:
+                await self._attempt()
+            except Exception:
+                if not failed:
+                    _logger.exception(
+                        "attempt failed and is made again; further failures are not logged work=%r",
+                        self._name,
+                    )
+                failed = True
