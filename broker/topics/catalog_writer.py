@@ -7,7 +7,7 @@ fsyncs, not a thousand.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
@@ -28,7 +28,8 @@ class CatalogWriter:
     ``state`` is the content that is on the disk. When `commit` returns, its change is in ``state``
     and on the disk. If a write fails, none of its changes has happened, and ``on_failure`` is
     called, since the log directory with the file may be unusable. The file gets its old content
-    back; as long as the disk refuses that, too, the next start may find the changes.
+    back; as long as the disk refuses that, too, the next start may find the changes. A fault of the
+    broker is logged, and refuses the changes in the same way.
     """
 
     def __init__(
@@ -52,7 +53,8 @@ class CatalogWriter:
         """Write a change to the disk. The write continues if the caller is cancelled.
 
         Raises:
-            KafkaStorageError: The file could not be written, so the change has not happened.
+            KafkaStorageError: The file could not be written, or a change of those that are written
+                together failed, so the change has not happened.
         """
         done = asyncio.get_running_loop().create_future()
         self._pending.append((change, done))
@@ -87,26 +89,14 @@ class CatalogWriter:
 
     async def _write(self) -> None:
         pending, self._pending = self._pending, []
-        deferred, self._deferred = self._deferred, []
-        draft = self.state.copy()
-        for change in (*deferred, *(change for change, _ in pending)):
-            change(draft)
-        draft.generation += 1
-        refusal = None
         try:
-            await self._io.run(self._catalog.write, draft)
-        except OSError as error:
-            self._deferred[:0] = deferred
-            if not await self._io.run(self._catalog.put_back, self.state):
-                self._restoring.begin()
-            if any(change is not _try_again for change, _ in pending):
-                self._on_failure(error)  # it may block, and an attempt fails every second
+            refusal = await self._write_changes([change for change, _ in pending])
+        except Exception as error:
+            path = self._catalog.path
+            _logger.exception("catalogue is not changed, the broker failed path=%s", path)
             refusal = KafkaStorageError(
-                f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
+                f"{path} is not changed, the broker failed ({type(error).__name__}): see its log"
             )
-        else:
-            self.state = draft
-            self._restoring.end()
         for _, done in pending:
             if done.done():
                 continue  # its caller was cancelled
@@ -114,6 +104,30 @@ class CatalogWriter:
                 done.set_result(None)
             else:
                 done.set_exception(refusal)
+
+    async def _write_changes(self, changes: Sequence[Change]) -> KafkaStorageError | None:
+        """Write the state with some changes; return the error if the disk refuses it."""
+        deferred, self._deferred = self._deferred, []
+        draft = self.state.copy()
+        try:
+            for change in (*deferred, *changes):
+                change(draft)
+            draft.generation += 1
+            await self._io.run(self._catalog.write, draft)
+        except Exception as error:
+            self._deferred[:0] = deferred
+            if not await self._io.run(self._catalog.put_back, self.state):
+                self._restoring.begin()
+            if not isinstance(error, OSError):
+                raise
+            if any(change is not _try_again for change in changes):
+                self._on_failure(error)  # it may block, and an attempt fails every second
+            return KafkaStorageError(
+                f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
+            )
+        self.state = draft
+        self._restoring.end()
+        return None
 
 
 def _change_nothing(state: CatalogState) -> None:

@@ -15,7 +15,7 @@ from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.protocol.errors import KafkaStorageError
 from siltstone.storage.directory.catalog import Catalog, CatalogState, CatalogTopic
 from tests.support.faults import ALWAYS, install
-from tests.support.waiting import equals, give_turns_until
+from tests.support.waiting import PATIENCE, equals, give_turns_until
 
 
 class CountedCatalog(Catalog):
@@ -91,6 +91,33 @@ async def test_a_failed_write_leaves_no_trace(tmp_path: Path) -> None:
     await writer.commit(_add(2))
 
     assert list(writer.state.topics) == ["t2"]
+
+
+@pytest.mark.parametrize("place", ["change", "write", "put_back", "on_failure"])
+async def test_a_fault_of_the_broker_answers_every_waiter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, place: str
+) -> None:
+    """They would wait for ever, each with its request."""
+
+    def fail(*_: object) -> None:
+        raise ValueError("a fault of the broker")
+
+    catalog = CountedCatalog(tmp_path)
+    writer = CatalogWriter(catalog, IoThreads(1), fail if place == "on_failure" else str)
+    changes = [_add(1), fail if place == "change" else _add(2)]
+    with monkeypatch.context() as faulty:
+        catalog.is_full = place in {"put_back", "on_failure"}
+        if place in {"write", "put_back"}:
+            faulty.setattr(catalog, place, fail)
+        commits = [asyncio.create_task(writer.commit(change)) for change in changes]
+        done, waiting = await asyncio.wait(commits, timeout=PATIENCE)
+    catalog.is_full = False
+
+    assert not waiting
+    assert [type(each.exception()) for each in done] == [KafkaStorageError] * 2
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    await writer.commit(_add(3))
+    assert list(writer.state.topics) == _found(tmp_path) == ["t3"]
 
 
 @pytest.mark.parametrize(
