@@ -30,7 +30,7 @@ async def write(
             for index in topic.partition_indexes:
                 code = errors.ClusterAuthorizationFailed.code
                 if may_write:
-                    code = _write(context, marker, topic.name, index)
+                    code = await _write(context, share, marker, topic.name, index)
                 partitions.append(write_txn_markers.WritableTxnMarkerPartitionResult(index, code))
                 await share.rest()
             topics.append(write_txn_markers.WritableTxnMarkerTopicResult(topic.name, partitions))
@@ -39,8 +39,12 @@ async def write(
     return write_txn_markers.WriteTxnMarkersResponse(markers=markers)
 
 
-def _write(
-    context: RequestContext, marker: write_txn_markers.WritableTxnMarker, topic: str, index: int
+async def _write(
+    context: RequestContext,
+    share: LoopShare,
+    marker: write_txn_markers.WritableTxnMarker,
+    topic: str,
+    index: int,
 ) -> ErrorCode:
     outcome = Outcome(
         marker.producer_id,
@@ -54,7 +58,8 @@ def _write(
         log = context.services.topics.find_log(topic, index)
         if marker.transaction_version >= FIRST_WITH_EPOCH_BUMP:
             _check_epoch(log, marker)
-        context.services.transactions().markers.write(log, outcome)
+        if context.services.transactions().markers.write(log, outcome):
+            await share.wait_for(context.services.io.run(log.flush))
     except KafkaError as error:
         return error.code
     return ErrorCode.none

@@ -95,7 +95,8 @@ class MarkerWriter:
                     raise KafkaStorageError(f"partition {index} of {topic} is not served")
                 continue
             try:
-                self.write(target, outcome)
+                if self.write(target, outcome):
+                    self._unflushed[target] = target.log_end_offset
             except InvalidProducerEpoch as error:
                 _logger.warning(
                     "marker is late and left out partition=%s producer=%d epoch=%d reason=%s",
@@ -105,8 +106,8 @@ class MarkerWriter:
                     error,
                 )
 
-    def write(self, target: Log, outcome: Outcome) -> None:
-        """Write the marker to one partition.
+    def write(self, target: Log, outcome: Outcome) -> bool:
+        """Write the marker to one partition; tell whether ``flush.messages`` wants an fsync.
 
         Raises:
             InvalidProducerEpoch: A newer epoch of the producer has written.
@@ -136,8 +137,7 @@ class MarkerWriter:
         topic, partition = target.topic_partition
         if topic == OFFSETS_TOPIC:
             self._offsets.complete(partition, outcome.producer_id, is_commit=outcome.is_commit)
-        if written.flush_due:
-            self._unflushed[target] = written.base_offset + 1
+        return written.flush_due
 
 
 def _coordinator_epoch(target: Log, outcome: Outcome) -> int:

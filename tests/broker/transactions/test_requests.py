@@ -12,7 +12,9 @@ from siltstone.broker.topics.features import SUPPORTED
 from siltstone.broker.transactions.transaction import MAX_EPOCH, TransactionState
 from siltstone.protocol.errors import InvalidRequest, KafkaStorageError, OutOfOrderSequence
 from siltstone.protocol.records.journal import Producer
+from siltstone.storage.files import LOG
 from tests.support.ask import ask
+from tests.support.faults import install
 from tests.support.kio_messages import request
 from tests.support.services import ServicesOnDisk
 from tests.support.transactional import (
@@ -308,6 +310,31 @@ async def test_a_hanging_transaction_is_aborted_by_its_marker(
     assert await mark(home, producer, version=version) is E.none
     log = log_of(home, 0)
     assert (log.last_stable_offset, read_committed(log)) == (2, [])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_marker_is_on_the_disk_when_an_administrator_is_answered(
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """If the topic wants that of its records (flush.messages), as in Kafka."""
+    producer = await init(home)
+    produce(home, producer)
+    topics = home.services.topics
+    await topics.alter(topics.topics["orders"], {"flush.messages": "1"})
+    log = log_of(home, 0)
+    if fails:
+        install(monkeypatch).fail("fsync", path=LOG)
+
+    with log._flush_lock:
+        asked = asyncio.ensure_future(mark(home, producer))
+        await give_turns_until(lambda: log.log_end_offset == 2, "the marker")
+        for _ in range(9):
+            await asyncio.sleep(0)
+        is_early = asked.done()
+
+    assert await asked is (E.kafka_storage_error if fails else E.none)
+    assert not is_early
+    assert log.recovery_point == (0 if fails else 2)
 
 
 async def test_markers_that_are_refused(home: ServicesOnDisk) -> None:
