@@ -28,16 +28,30 @@ class IoThreads:
         self._codecs = threads.new_pool(_CODEC_THREADS, "codec")
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Return a future of ``function``'s result; the call runs on one of the threads."""
-        return asyncio.wrap_future(self._pool.submit(function, *args, **kwargs))
+        """Return a future of ``function``'s result; the call runs on one of the threads.
+
+        If the system has no thread for it, the future has that error.
+        """
+        return _submit(self._pool, function, *args, **kwargs)
 
     def unpack(
         self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> asyncio.Future[T]:
-        """Return a future of ``function``'s result; it spends its time in a codec."""
-        return asyncio.wrap_future(self._codecs.submit(function, *args, **kwargs))
+        """Return a future of ``function``'s result, as `run`; it spends its time in a codec."""
+        return _submit(self._codecs, function, *args, **kwargs)
 
     def close(self) -> None:
         """Wait for the calls that run and end the threads."""
         self._codecs.shutdown(wait=True, cancel_futures=True)
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _submit(
+    pool: threads.Pool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> asyncio.Future[T]:
+    try:
+        return asyncio.wrap_future(pool.submit(function, *args, **kwargs))
+    except RuntimeError as error:  # a caller counts on the end of what it has begun
+        failed = asyncio.get_running_loop().create_future()
+        failed.set_exception(error)
+        return failed
