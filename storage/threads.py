@@ -46,6 +46,27 @@ def new_thread(name: str, run: Callable[..., object], *arguments: object) -> Thr
     return threading.Thread(target=run, args=arguments, name=name, daemon=True)
 
 
+def start_threads(
+    name: str, count: int, run: Callable[..., object], *arguments: object
+) -> list[Thread]:
+    """Start ``count`` threads by `new_thread`, or as many as the system has.
+
+    Raises:
+        RuntimeError: It has none.
+    """
+    started: list[Thread] = []
+    for number in range(count):
+        thread = new_thread(f"{name}-{number}", run, *arguments)
+        try:
+            thread.start()
+        except RuntimeError:
+            if not started:
+                raise
+            break
+        started.append(thread)
+    return started
+
+
 def new_pool(count: int, name: str, niceness: int = 0) -> Pool:
     """Return a pool of at most ``count`` threads, each started when it is needed.
 

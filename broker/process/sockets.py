@@ -21,6 +21,7 @@ import select
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import ExitStack
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -235,9 +236,13 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._epoll = select.epoll()
-        self.stop: Final = os.eventfd(0, os.EFD_CLOEXEC)
-        self._epoll.register(self.stop, select.EPOLLIN)
+        with ExitStack() as undo:
+            self._epoll = select.epoll()
+            undo.callback(self._epoll.close)
+            self.stop: Final = os.eventfd(0, os.EFD_CLOEXEC)
+            undo.callback(close, self.stop)
+            self._epoll.register(self.stop, select.EPOLLIN)
+            undo.pop_all()
 
     def fileno(self) -> int:
         """Return the number of the epoll set, for compiled code that waits on it."""
@@ -282,7 +287,7 @@ class Pipe:
         os.set_blocking(self.output, False)
         try:
             self.size: int = fcntl.fcntl(self.input, fcntl.F_SETPIPE_SZ, wanted)
-        except PermissionError:
+        except OSError:  # more than it may have, or than the system has now
             self.size = fcntl.fcntl(self.input, fcntl.F_GETPIPE_SZ)
 
     def read(self, size: int) -> bytes:

@@ -8,6 +8,7 @@ all senders share, for sockets with room, and never needs the GIL.
 import asyncio
 import errno
 from collections.abc import Callable
+from contextlib import ExitStack
 from struct import Struct
 from typing import ClassVar
 
@@ -36,23 +37,18 @@ class Senders:
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._owed: dict[int, tuple[FileSlice, Callable[[int], None]]] = {}  # the key is the socket
-        self._watch = sockets.Watch()
-        self._reports = sockets.Pipe(_MAX_SOCKETS * _NUMBER.size)
-        self._table = Table(self._reports.size // _NUMBER.size)
-        self.max_sockets = self._table.sockets
-        self._threads = [
-            threads.new_thread(
-                f"sender-{number}",
-                self._table.serve,
-                self._watch.fileno(),
-                self._watch.stop,
-                self._reports.input,
-            )
-            for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
-        self._loop.add_reader(self._reports.output, self._on_reports)
+        with ExitStack() as undo:
+            self._watch = sockets.Watch()
+            undo.callback(self._watch.close)
+            self._reports = sockets.Pipe(_MAX_SOCKETS * _NUMBER.size)
+            undo.callback(self._reports.close)
+            self._table = Table(self._reports.size // _NUMBER.size)
+            self.max_sockets = self._table.sockets
+            self._loop.add_reader(self._reports.output, self._on_reports)
+            undo.callback(self._loop.remove_reader, self._reports.output)
+            watched = self._watch.fileno(), self._watch.stop, self._reports.input
+            self._threads = threads.start_threads("sender", count, self._table.serve, *watched)
+            undo.pop_all()
 
     def can_take(self, socket: int) -> bool:
         """Return whether the senders accept ranges for a socket."""

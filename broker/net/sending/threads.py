@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.io import IoThreads
 
 if TYPE_CHECKING:
     from siltstone.broker.net.sending.senders import Senders
     from siltstone.broker.net.tls.senders import TlsSenders
 
+_Kind = TypeVar("_Kind")
+
+_logger = logging.getLogger(__name__)
+
 
 class SendingThreads:
     """``count`` threads that send large ranges, and ``count`` that also encrypt (loop only).
 
-    Each kind is started when it is first needed. With a count of 0 the loop sends by itself.
+    Each kind is started when it is first needed. With a count of 0 the loop sends by itself, and as
+    long as the system has no descriptor or no thread for them.
     """
 
     def __init__(self, io: IoThreads, count: int) -> None:
@@ -22,22 +31,31 @@ class SendingThreads:
         self._count = count
         self._senders: Senders | None = None
         self._tls_senders: TlsSenders | None = None
+        self._refusals = BoundedLines(asyncio.get_running_loop().time, 1)
 
     def find_senders(self) -> Senders | None:
         """Return the sender threads; the first call starts them."""
         if self._count and self._senders is None:
-            from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
-
-            self._senders = Senders(self._count)
+            self._senders = self._start(_make_senders)
         return self._senders
 
     def find_tls_senders(self) -> TlsSenders | None:
         """Return the sender threads that encrypt; the first call starts them."""
         if self._count and self._tls_senders is None:
-            from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
-
-            self._tls_senders = TlsSenders(self._count)
+            self._tls_senders = self._start(_make_tls_senders)
         return self._tls_senders
+
+    def _start(self, make: Callable[[int], _Kind]) -> _Kind | None:
+        try:
+            return make(self._count)
+        except (OSError, RuntimeError) as error:
+            if self._refusals.takes():
+                _logger.warning(
+                    "sender threads cannot be started, the loop sends: allow the broker more "
+                    "descriptors or threads reason=%s",
+                    error,
+                )
+            return None
 
     def close(self) -> None:
         """End the sender threads; what they have not sent is dropped."""
@@ -46,3 +64,15 @@ class SendingThreads:
         for senders in running:
             if senders is not None:
                 senders.close()
+
+
+def _make_senders(count: int) -> Senders:
+    from siltstone.broker.net.sending.senders import Senders  # noqa: PLC0415
+
+    return Senders(count)
+
+
+def _make_tls_senders(count: int) -> TlsSenders:
+    from siltstone.broker.net.tls.senders import TlsSenders  # noqa: PLC0415
+
+    return TlsSenders(count)

@@ -9,6 +9,7 @@ import errno
 import os
 import ssl
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,12 +44,11 @@ class TlsSenders:
     def __init__(self, count: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._owed: dict[int, _Row] = {}  # the key is the socket
-        self._watch = sockets.Watch()
-        self._threads = [
-            threads.new_thread(f"tls-sender-{number}", self._serve) for number in range(count)
-        ]
-        for thread in self._threads:
-            thread.start()
+        with ExitStack() as undo:
+            self._watch = sockets.Watch()
+            undo.callback(self._watch.close)
+            self._threads = threads.start_threads("tls-sender", count, self._serve)
+            undo.pop_all()
 
     def send(
         self,

@@ -5,12 +5,15 @@ import errno
 import os
 import random
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from siltstone.broker.net.sending.senders import Senders
+from siltstone.broker.net.sending.threads import SendingThreads
+from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.segment.open_file import SegmentFile
 from tests.support.waiting import within
@@ -51,6 +54,11 @@ def open_pair() -> Iterator[Opener]:
     yield open_
     for each in opened:
         each.close()
+
+
+def descriptors() -> int:
+    """Return how many the process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def part_of(folder: Path, position: int = 0, size: int = SIZE) -> FileSlice:
@@ -190,3 +198,42 @@ async def test_sockets_with_great_numbers_are_not_taken() -> None:
 
     assert limit >= 512
     assert not any(senders.can_take(limit << step) for step in range(20))
+
+
+@pytest.mark.parametrize("lacking", ["pipe2", "eventfd", "thread", "second thread"])
+@pytest.mark.parametrize("kind", ["plain", "TLS"])
+async def test_senders_for_which_the_system_has_nothing(
+    monkeypatch: pytest.MonkeyPatch, lacking: str, kind: str
+) -> None:
+    """The loop sends meanwhile, no descriptor is left over, and a later try succeeds."""
+    io = IoThreads(1)
+    sending = SendingThreads(io, 2)
+    find = sending.find_senders if kind == "plain" else sending.find_tls_senders
+    begun = 0
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def start(thread: threading.Thread) -> None:
+        nonlocal begun
+        begun += 1
+        if begun > (lacking == "second thread"):
+            raise RuntimeError("can't start new thread")
+        real_start(thread)
+
+    real_start = threading.Thread.start
+    before = descriptors()
+    with monkeypatch.context() as full:
+        if "thread" in lacking:
+            full.setattr(threading.Thread, "start", start)
+        else:
+            full.setattr(os, lacking, refuse)
+        gets_some = lacking == "second thread" or (lacking, kind) == ("pipe2", "TLS")
+        assert (find() is not None) is gets_some
+        if not gets_some:
+            assert descriptors() == before
+
+    assert find() is not None
+    sending.close()
+    io.close()
+    assert descriptors() == before
