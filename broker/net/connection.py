@@ -438,7 +438,10 @@ class Connection(Turn):
         answer: Answer = None
         try:
             answer = await reply
-        except ProtocolError as error:
+        except asyncio.CancelledError:
+            self.close()  # unless it was the close that has cancelled the task
+            raise
+        except Exception as error:  # noqa: BLE001  # `_refuse` logs a fault of the broker
             self._task = None
             self._refuse(error)
             return
@@ -454,6 +457,8 @@ class Connection(Turn):
                 self._mute_for_a_while()
             end_request()
             self.resume()
+        except Exception as error:  # noqa: BLE001  # `_refuse` logs a fault of the broker
+            self._refuse(error)
         finally:
             if timer is not None:
                 timer.end(self, began)
@@ -485,13 +490,11 @@ class Connection(Turn):
                 self._serve(0, len(tail))
                 if self.is_closed or self._task is not None:
                     return
-            must_wait = self._must_wait()
-        except ProtocolError as error:
+            if not self._must_wait() and not self._reading:
+                self._channel.start_reading(self.on_readable)
+                self._reading = True
+        except Exception as error:  # noqa: BLE001  # `_refuse` logs a fault of the broker
             self._refuse(error)
-            return
-        if not self._reading and not must_wait:
-            self._channel.start_reading(self.on_readable)
-            self._reading = True
 
     def _must_wait(self) -> bool:
         """Return whether the next frame has no memory yet.
@@ -505,8 +508,15 @@ class Connection(Turn):
         kept = memoryview(tail)
         return next_frame(kept, 0, len(tail), self._limit) - SIZE_PREFIX > LARGE
 
-    def _refuse(self, error: ProtocolError) -> None:
-        """Send the earlier answers, then close because of bytes that are not a Kafka request."""
+    def _refuse(self, error: Exception) -> None:
+        """Send the earlier answers, then close because of bytes that are not a Kafka request.
+
+        Any other error is a fault of the broker: it is logged, and the connection closes at once.
+        """
+        if not isinstance(error, ProtocolError):
+            self.close()
+            _logger.error("connection failed and is closed peer=%s", self.peer, exc_info=error)
+            return
         self.listener.note_refused(self, error)
         self._tail = b""
         self._count()

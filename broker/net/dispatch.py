@@ -2,9 +2,8 @@
 
 An answer is bytes, a list of bytes and file ranges, nothing (acks=0), or a coroutine when the
 request has to wait. A coroutine of a handler runs in the connection's turn until it waits, and only
-then becomes a task; if it never waits, it is answered like any other handler. The only ``except
-Exception`` is here: a fault in a handler is logged once with its traceback and closes the
-connection, since no error answer fits every API.
+then becomes a task; if it never waits, it is answered like any other handler. A fault in a handler
+is logged once with its traceback and closes the connection, since no error answer fits every API.
 """
 
 from __future__ import annotations

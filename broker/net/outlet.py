@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import os
 from collections.abc import Callable
 
@@ -9,6 +10,8 @@ from siltstone.broker.net.turn.turn import INLINE_BYTES, Transport
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.files import disk
+
+_logger = logging.getLogger(__name__)
 
 
 def warm(file: int, position: int, size: int) -> None:
@@ -103,7 +106,11 @@ class Outlet:
         """Continue to send, and call ``on_drained`` when everything has left."""
         channel = self._channel
         if channel.unsent:
-            channel.flush()
+            try:
+                channel.flush()
+            except Exception as error:  # the caller has other sockets to serve
+                _logger.exception("answer cannot be sent")
+                self._on_lost(f"the broker failed: {type(error).__name__}")
         if not channel.unsent and channel.fileno >= 0:
             self.stop_watching()
             self._on_drained()

@@ -331,29 +331,19 @@ cdef class LoopRound:
     cpdef end(self):
         """Write all waiting batches, then send all answers, each with its own results."""
         cdef list turns = self._turns
+        cdef Turn turn
         if not turns:
             return
         self._turns = []
         self.kept = 0
         self._alone = ALONE if len(turns) == 1 else 0
         self.appends.write()
-        self._answer(turns)
+        for turn in turns:
+            turn.answer()
 
     def _end_in_time(self):
         self._is_due = False
         self.end()
-
-    cpdef _answer(self, list turns):
-        cdef Py_ssize_t number = 0
-        cdef Turn turn
-        try:
-            while number < len(turns):
-                turn = turns[number]
-                number += 1
-                turn.answer()
-        finally:  # one connection's fault must not keep the answers of the others
-            if number < len(turns):
-                self._loop.call_soon(self._answer, turns[number:])
 
 
 cdef bint has_rest(list answers) except *:
@@ -442,7 +432,7 @@ cdef class Turn:
                 self._go_on()
             else:
                 self._receive()
-        except ProtocolError as error:
+        except Exception as error:
             self._refuse(error)
         if self._tail or self._held or self._frame is not None:
             self._count()
@@ -571,8 +561,8 @@ cdef class Turn:
         began = None if timer is None else timer.begin()
         try:
             self._send_joined(owed)
-        except ProtocolError as error:
-            if not self.is_closed:
+        except Exception as error:  # the answers of other connections must leave, too
+            if not (self.is_closed and isinstance(error, ProtocolError)):
                 self._refuse(error)
         finally:
             if timer is not None:
@@ -641,8 +631,8 @@ cdef class Turn:
         """Continue when an answer has left or memory is free: kept bytes first, then new ones."""
         raise NotImplementedError
 
-    def _refuse(self, error: ProtocolError):
-        """Close the connection because of bytes that are not a Kafka request."""
+    def _refuse(self, error: Exception):
+        """Close because of bytes that are not a Kafka request, or of a fault of the broker."""
         raise NotImplementedError
 
     def close(self, reason: str | None = None):

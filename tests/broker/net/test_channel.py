@@ -117,6 +117,35 @@ async def test_empty_parts_take_no_time(
     assert not await _exchange(sending, [b"", b""], b"")
 
 
+async def test_a_fault_of_the_broker_ends_the_channel(
+    content: tuple[FileSlice, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for ever for a thread that the system does not give."""
+    io = IoThreads(1)
+    client, server = socket.socketpair()
+    server.setblocking(False)
+    lost: list[str] = []
+    channel = PlainChannel(
+        asyncio.get_running_loop(),
+        server.detach(),
+        SendingThreads(io, 0),
+        lambda: None,
+        lost.append,
+    )
+    channel.send([bytes(1 << 24)])
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(PlainChannel, "flush", fail)
+    channel._find_outlet().resume()
+    channel.close()
+    client.close()
+    io.close()
+
+    assert lost == ["the broker failed: RuntimeError"]
+
+
 class Holder:
     """A connection, as far as its channel knows one."""
 

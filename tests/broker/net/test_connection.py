@@ -9,6 +9,7 @@ import pytest
 
 from siltstone.broker.api import APIS
 from siltstone.broker.net.buffers import SHARED_BYTES
+from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.connection import Connection
 from siltstone.broker.net.dispatch import Dispatcher
 from siltstone.broker.process.loop_share import LoopShare
@@ -246,6 +247,42 @@ async def test_an_impossible_size_behind_requests_that_wait(open_line: Opener) -
     assert await line.receive(8) == b"slowfile"
     assert await asyncio.gather(*line.tasks) == [None]
     assert len(line.refusals) == 1
+
+
+@pytest.mark.parametrize("where", ["turn", "late answer", "kept request", "handler", "cancelled"])
+async def test_a_fault_of_the_broker_closes_the_connection(
+    open_line: Opener, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    """A client would wait for its answer until it gives up; the log has the fault once."""
+
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    async def later(answer: Any) -> Any:
+        await asyncio.sleep(0)
+        if where == "handler":
+            raise MemoryError
+        if where == "cancelled":
+            raise asyncio.CancelledError
+        return answer
+
+    def dispatch(_connection: Connection, buffer: memoryview, start: int, end: int) -> Any:
+        is_first = bytes(buffer[start:end]) == b"first"
+        if is_first and where != "turn":
+            return later(b"" if where == "kept request" else [b"answer"])
+        return [b"answer"]
+
+    monkeypatch.setattr(PlainChannel, "send", fail)
+    line = open_line(dispatch)
+    await line.send(frame(b"first") + frame(b"second"))
+
+    assert await line.receive(1) == b""
+    assert line.forgotten == [line.connection]
+    ends = await asyncio.gather(*line.tasks, return_exceptions=True)
+    assert not any(isinstance(each, Exception) for each in ends)
+    logged = [each for each in caplog.records if each.exc_info]
+    assert len(logged) == (0 if where == "cancelled" else 1)
+    assert line.buffers.received_bytes == 0
 
 
 async def test_a_refused_request_closes_after_earlier_answers(open_line: Opener) -> None:
