@@ -293,23 +293,47 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                _logger.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
-                self._pause_accepting(1.0)
+                self._report(error)
                 return
             peer = f"{address[0]}:{address[1]}"
             if not self._may_stay(fileno, address[0], peer):
                 continue
             self.accepted_count += 1
-            if self.handshakes is None:
-                self.connections[Connection(self._loop, fileno, peer, self)] = None
-            else:
-                sock = sockets.own(fileno)
-                on_over = partial(self._note_over, address[0])
-                self.handshakes.begin(sock, peer, partial(self._on_open, peer), on_over)
+            try:
+                self._serve(fileno, address[0], peer)
+            except OSError as error:
+                self._note_closed(address[0])
+                self._report(error)
+                return
             pause = self._find_pause()
             if pause:
                 self._pause_accepting(pause)
                 return
+
+    def _serve(self, fileno: int, host: str, peer: str) -> None:
+        """Serve an accepted socket, or begin its handshake.
+
+        Raises:
+            OSError: The system watches no more sockets, so this one is closed.
+        """
+        sock = None if self.handshakes is None else sockets.own(fileno)
+        try:
+            if self.handshakes is None or sock is None:
+                self.connections[Connection(self._loop, fileno, peer, self)] = None
+            else:
+                on_over = partial(self._note_over, host)
+                self.handshakes.begin(sock, peer, partial(self._on_open, peer), on_over)
+        except BaseException:
+            if sock is None:
+                sockets.close(fileno)
+            else:
+                sock.close()
+            raise
+
+    def _report(self, error: OSError) -> None:
+        """Log why no connection can be accepted, and wait before the next."""
+        _logger.warning("cannot accept listener=%s reason=%s", self.name, error.strerror)
+        self._pause_accepting(1.0)
 
     def _find_limits(self) -> tuple[int | None, int | None]:
         """Return how many connections this listener may have, and how many may come in a second."""

@@ -208,9 +208,9 @@ class _Handshake:
         self._is_stepping = False
         self._left = _LINGER_BYTES
         self.is_over = False
-        self._deadline = loop.call_later(HANDSHAKE_SECONDS, self._on_late)
         self._wait_for(_RECORD_HEAD.size)
         loop.add_reader(sock.fileno(), self._on_readable)
+        self._deadline = loop.call_later(HANDSHAKE_SECONDS, self._on_late)
 
     def step(self) -> _Step:
         """Let OpenSSL continue until it waits for the client. It runs on an io thread."""

@@ -1,9 +1,11 @@
 """The parts that a listener gives its connections."""
 
 import asyncio
+import errno
 import socket
 import struct
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import uvloop
@@ -11,7 +13,7 @@ import uvloop
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.connection import Connection
 from tests.support.running import Client, running
-from tests.support.waiting import give_turns_until
+from tests.support.waiting import equals, give_turns_until, within
 
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 
@@ -55,6 +57,30 @@ async def test_connections_send_at_once_and_notice_hosts_that_are_gone(tmp_path:
 
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.parametrize("encrypts", [False, True])
+async def test_a_socket_that_the_system_does_not_watch_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypts: bool
+) -> None:
+    """Its descriptor would stay open, and count for its address, until the broker stops."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with running(tmp_path, "max.connections.per.ip=9") as started:
+        (listener,) = started.listeners
+        addresses = listener._addresses
+        assert addresses is not None
+        with monkeypatch.context() as full:
+            full.setattr(PlainChannel, "start_reading", refuse)
+            if encrypts:
+                full.setattr(listener, "handshakes", SimpleNamespace(begin=refuse, open={}))
+            reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+            assert await within(reader.read(), "the end of the connection") == b""
+        writer.close()
+
+        await give_turns_until(lambda: addresses._counts, "no connection", equals({}))
 
 
 @pytest.mark.parametrize("sent", [b"\0\0", struct.pack(">i", 200_000) + bytes(150_000)])
