@@ -234,7 +234,7 @@ class Disk:
         heir = self._heir(self._root)
         for each in self._open.values():
             heir._let_go(each.node)
-        self._open, self._places = Descriptors(), {}
+        self._first, self._open, self._places = heir._first, Descriptors(), {}
         self._root = Folder(1, 0o755, 0)
         return heir
 
