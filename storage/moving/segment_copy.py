@@ -7,11 +7,17 @@ from typing import Final
 from siltstone.storage import files
 from siltstone.storage.files import disk
 from siltstone.storage.moving.file_copy import copy_range, reading_source
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
+from siltstone.storage.segment.lookup import count_up_to
 from siltstone.storage.segment.open_file import SegmentFile
 from siltstone.storage.segment.segment import LogSegment
 
 SLICE_BYTES: Final = 1 << 20
 """How much is copied between two checks of the throttle, and of whether the copy is wanted."""
+
+_INDEXES: Final = ((files.INDEX, OFFSET_ENTRY.size, 0), (files.TIME_INDEX, TIME_ENTRY.size, 8))
+"""Both indexes: their names, the size of an entry, and where it has the relative offset."""
 
 
 class SegmentCopy:
@@ -70,14 +76,15 @@ class SegmentCopy:
         return count
 
     def sync(self) -> None:
-        """Fsync the copied part, and copy and fsync the other files of the segment. Blocks."""
-        files.fsync(self._fileno())
-        self._copy_indexes(durable=True)
-        self._copy_aborted(durable=True)
+        """Fsync the copied part, and copy and fsync the other files of the segment. Blocks.
+
+        Appends go on, so the indexes of the source may be ahead of the copied part.
+        """
+        self._sync_up_to(self.next_offset)
 
     def finish(self) -> None:
         """End the copy of a closed segment. Blocks."""
-        self.sync()
+        self._sync_up_to(None)
         with reading_source():
             modified_ns = self._source.files.modified_ns
         files.set_modified(self._path(files.LOG), modified_ns)
@@ -100,8 +107,8 @@ class SegmentCopy:
         copy_range(file.fileno(), self._fileno(), self.position, limit - self.position)
         self.position = limit
         if not is_active or not self._has_indexes:
-            self._copy_indexes(durable=False)
-        self._copy_aborted(durable=False)
+            self._copy_indexes(None, durable=False)
+        self._copy_aborted(None, durable=False)
         self.twin.succeed(self._source, self._file if is_active else None)
         return self.twin
 
@@ -115,17 +122,27 @@ class SegmentCopy:
         """Close the files of the source as soon as they have no reader."""
         self._source.files.forget_all()
 
-    def _copy_indexes(self, *, durable: bool) -> None:
-        for kind in (files.INDEX, files.TIME_INDEX):
+    def _sync_up_to(self, end: int | None) -> None:
+        files.fsync(self._fileno())
+        self._copy_indexes(end, durable=True)
+        self._copy_aborted(end, durable=True)
+
+    def _copy_indexes(self, end: int | None, *, durable: bool) -> None:
+        """Copy the entries below the offset ``end``, or all."""
+        for kind, size, at in _INDEXES:
             with reading_source():
                 data = self._source.index_bytes(kind)
             if data is None:
                 files.unlink(self._path(kind))  # an earlier try may have left this file
-            else:
-                self._write(kind, data, durable=durable)
+                continue
+            if end is not None:
+                last = end - 1 - self._source.base_offset
+                data = data[: count_up_to(data, size, last, 4, at) * size]
+            self._write(kind, data, durable=durable)
         self._has_indexes = True
 
-    def _copy_aborted(self, *, durable: bool) -> None:
+    def _copy_aborted(self, end: int | None, *, durable: bool) -> None:
+        """Copy the aborted transactions that end below ``end``, or all."""
         kind = files.TRANSACTION_INDEX
         with reading_source():
             size = self._source.files.find_size(kind)
@@ -134,6 +151,8 @@ class SegmentCopy:
         elif durable or files.find_size(str(self._path(kind))) != size:
             with reading_source():
                 data = files.read_bytes(self._source.files.path(kind))
+            if end is not None:
+                data = transaction_index.cut(data, end)
             self._write(kind, data, durable=durable)
 
     def _write(self, kind: str, data: bytes, *, durable: bool) -> None:

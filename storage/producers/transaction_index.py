@@ -58,6 +58,11 @@ def parse(data: bytes) -> list[AbortedTransaction]:
     return [AbortedTransaction(*entry[1:]) for entry in ENTRY.iter_unpack(data[:whole])]
 
 
+def cut(data: bytes, end: int) -> bytes:
+    """Return the entries of the transactions that end below the offset ``end``."""
+    return b"".join(encode(each) for each in parse(data) if each.last_offset < end)
+
+
 def append(path: Path, transactions: Iterable[AbortedTransaction]) -> None:
     """Append entries to a file, and create it if it is missing. Does not fsync."""
     fd = files.open_file(path, create=True)

@@ -11,6 +11,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.moving.future_log import FutureLog, MoveCancelled, has_room_for_name
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.transaction_index import AbortedTransaction
+from siltstone.storage.segment.index import OFFSET_ENTRY, TIME_ENTRY
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.batches import TIMESTAMP
 from tests.support.faults import install
@@ -110,6 +111,36 @@ def test_too_much_is_copied_once_more(tmp_path: Path) -> None:
     assert future.lag == 3
     assert future.take_over(missing)
     assert offsets_in(bytes_of(folder.log, 0)) == [0, 3]
+
+
+def test_the_indexes_of_an_unfinished_copy_are_not_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended between the copy of the log and that of its indexes is in neither."""
+    folder, future = _folders(tmp_path)
+    folder.append(3, size=5000)
+    abort(folder, 7)
+    fsync = files.fsync
+
+    def append_beside(fd: int) -> None:
+        fsync(fd)
+        folder.append(3, size=5000, timestamp=TIMESTAMP + folder.log.log_end_offset)
+        abort(folder, folder.log.log_end_offset)
+
+    folder.append(3, size=5000)
+    future.create()
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "fsync", append_beside)
+        future.copy()
+    offsets, times, aborted = (
+        future.path / files.segment_file_name(0, kind)
+        for kind in (files.INDEX, files.TIME_INDEX, files.TRANSACTION_INDEX)
+    )
+
+    assert future.end_offset < folder.log.log_end_offset
+    assert [relative for relative, _ in OFFSET_ENTRY.iter_unpack(offsets.read_bytes())] == [4]
+    assert [relative for _, relative in TIME_ENTRY.iter_unpack(times.read_bytes())] == [2]
+    assert transaction_index.read(aborted) == [(7, 3, 5, 6)]
 
 
 def test_a_log_at_rest(tmp_path: Path) -> None:
