@@ -201,6 +201,13 @@ def _draw_asks(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
             steps.insert(at, (number, ["burst", asks] if len(asks) > 1 else asks[0]))
 
 
+def _has_kind(step: Step, kind: str) -> bool:
+    """Tell whether a step, or one in it, is of a kind."""
+    return step[:1] == [kind] or any(
+        _has_kind(each, kind) for each in step if isinstance(each, list)
+    )
+
+
 def _beside(step: Step, *others: Step) -> list[Step]:
     """Return steps that are played side by side, with others than the history's own."""
     own = step[1] if step[0] == "burst" else [step] if step[0] not in _OTHERS else []
@@ -507,7 +514,7 @@ class History:
         self._is_armed = False
         self._failing: Fault | None = None
         self._forgiven = self._mends = self._hits_before = 0
-        self._has_operators = any(step[0] == "configure" for _, step in plan.steps)
+        self._has_operators = any(_has_kind(step, "configure") for _, step in plan.steps)
         self.environ: dict[str, str] = {}
         self.incarnation = self._new_incarnation()
         self._clients: list[Client] = []
@@ -572,8 +579,8 @@ class History:
 
     @property
     def hits(self) -> int:
-        """How often the disk has failed."""
-        return self.faults.hit.total()
+        """How often the disk has failed, or memory was refused."""
+        return self.faults.hit.total() + self.world.refused
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Have something done when some time has passed."""

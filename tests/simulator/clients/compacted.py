@@ -277,12 +277,13 @@ class Compacted:
             topic.log.check(read.frames, read.start)
             fetched = yield from self._fetch_each(topic, client, read)
             looked = yield from self._look_each(topic, client, read)
+            sizes = self._find_sizes(topic)  # before the last look at the start: that may move on
             again = yield from self._read_all(topic, client)
             if again == read:
                 topic.log.settle(read, may_lose=self._lost_power, now_ms=self._history.now_ms)
                 self._compare(topic, read, fetched, looked)
                 if topic.name == "dates" and self._history.is_sound:
-                    topic.log.check_segments(read.start, self._find_sizes(topic), checked_ms)
+                    topic.log.check_segments(read.start, sizes, checked_ms)
                 return
             read = again
 

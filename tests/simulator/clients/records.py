@@ -412,9 +412,10 @@ class Records:
         yield asked
         if asked.is_lost:
             return
-        log.answered(offset)
         if self.may_miss(topic, log):
+            log.strayed(offset)
             return
+        log.answered(offset)
         answer = asked.answer.topics[0].partitions[0]
         error = answer.error_code
         self._history.tell(f"  {topic.name}-{partition} to {offset}: error {error}")
@@ -470,6 +471,8 @@ class Records:
             topic.presence = Presence.PRESENT
         elif topic.presence is Presence.UNSURE:
             topic.died()
+        for log in topic.logs:
+            log.stray = 0
 
     def read_log(
         self, topic: TopicModel, partition: int, client: Client

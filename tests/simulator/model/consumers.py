@@ -190,14 +190,22 @@ class Band(GroupModel):
             self.epoch = 0
 
     def find_fault(self, described: Any, topics: Iterable[TopicModel]) -> str | None:
-        """Return why a group whose members have all beaten is not at rest, None if it is."""
+        """Return why a group whose members have all beaten is not at rest, None if it is.
+
+        When a member goes over to an expression that matches no topic, the epoch does not rise, as
+        in Kafka: what the target gives that member stays without an owner.
+        """
         live = {each.id: each for each in self.members if each.is_member}
         told = {each.member_id: each for each in described.members}
+        present = [each for each in topics if each.presence is Presence.PRESENT]
+        for each in live.values():
+            is_empty = not any(matches(each.wants, topic.name) for topic in present)
+            if is_empty and each.id in told and told[each.id].target_assignment.topic_partitions:
+                return None
         wanted = {
             (topic.topic_id, place)
-            for topic in topics
-            if topic.presence is Presence.PRESENT
-            and any(matches(each.wants, topic.name) for each in live.values())
+            for topic in present
+            if any(matches(each.wants, topic.name) for each in live.values())
             for place in range(topic.partitions)
         }
         owned = sorted(place for each in live.values() for place in each.told)

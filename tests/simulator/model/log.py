@@ -124,6 +124,8 @@ class LogModel:
         self.start = 0
         self.may_start = 0
         self.deletions: list[int] = []
+        self.stray = 0
+        """A DeleteRecords up to here may have reached another life of the topic."""
         self.durable_start = 0
         self.durable = 0
         self.holes: set[tuple[int, int]] = set()
@@ -212,9 +214,15 @@ class LogModel:
         """Note that DeleteRecords up to an offset is on its way no more."""
         self.deletions.remove(offset)
 
+    def strayed(self, offset: int) -> None:
+        """Note that DeleteRecords to an offset has ended; another life may have taken it."""
+        self.answered(offset)
+        self.stray = max(self.stray, offset)
+
     def restarted(self) -> None:
         """Note that nothing is on its way, and that the log may start where it surely did."""
-        self.deletions.clear()
+        for offset in tuple(self.deletions):
+            self.strayed(offset)
         self.start = self.durable_start
 
     def deleted(self, start: int) -> None:

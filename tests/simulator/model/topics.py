@@ -71,7 +71,7 @@ class TopicModel:
         for old, new in zip(before, self.logs, strict=False):
             repeats = {body: [sent] for body, sent in old.again.items()}
             new.perhaps = repeats | {body: list(sent) for body, sent in old.perhaps.items()}
-            new.may_start = max(old.deletions, default=0)
+            new.may_start = max((old.stray, *old.deletions))
 
     def died(self) -> None:
         """Note that the topic was deleted: its id does not come back."""

@@ -54,6 +54,11 @@ CALLBACK_BYTES: Final = 1 << 20
 _TORN: Final = 0.5
 """How often a process that dies in a write has written a part."""
 _HALF: Final = 0.5
+_FIRSTS: Final = itertools.cycle(range(FIRST, 1 << 31, FIRST))
+"""The first descriptor of each world: what is freed late closes no file of another one.
+
+They differ in high bits only, so that sets of descriptors have the same order in each world.
+"""
 
 
 class Stuck(AssertionError):  # noqa: N818  # a verdict
@@ -105,11 +110,11 @@ class World:
         self.fsync_seconds = fsync_seconds
         self.late_cuts = late_cuts
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
-        self.descriptors: Iterator[int] = itertools.count(FIRST)
+        self.descriptors: Iterator[int] = itertools.count(next(_FIRSTS))
         self.calls = 0
         self.callback_calls = self.callback_bytes = 0
         self.is_serving = self.callback_marks = False
-        self.refusals = 0
+        self.refusals = self.refused = 0
         """So many requests for memory are refused next."""
         self.switches = 0
         self.kill_after: int | None = None
@@ -246,7 +251,9 @@ class World:
     def has_memory(self) -> bool:
         """Tell whether a request for memory is granted."""
         was = self.refusals
-        self.refusals -= 1 if was else 0
+        if was:
+            self.refusals -= 1
+            self.refused += 1
         if self.trace is not None:
             self.note("memory", was)
         return not was
