@@ -116,7 +116,7 @@ def test_too_much_is_copied_once_more(tmp_path: Path) -> None:
 def test_the_indexes_of_an_unfinished_copy_are_not_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is appended between the copy of the log and that of its indexes is in neither."""
+    """Batches appended between the copy of the log and that of its indexes are in neither."""
     folder, future = _folders(tmp_path)
     folder.append(3, size=5000)
     abort(folder, 7)
