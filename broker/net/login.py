@@ -21,6 +21,7 @@ from siltstone.broker.api import BY_KEY
 from siltstone.broker.net.gate import Gate
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.fair_places import FairPlaces
+from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.principals import USER, Principal
 from siltstone.broker.security.scram import SaslFailure
@@ -341,7 +342,9 @@ class Login(Gate):
         return self._fail_later(connection, response)
 
     async def _fail_later(self, connection: Connection, response: Any) -> Any:
-        if not self._is_noted:
+        if self._is_noted:
+            await LoopShare().turn()  # this must be a task, whose answer `drain` waits for
+        else:
             await self._delay(connection)
         connection.drain()
         return response

@@ -170,6 +170,17 @@ async def test_who_leaves_after_the_answer_is_noted_too(home: Running, issuer: I
     assert home.listeners[0].logins.failed == 1
 
 
+async def test_another_handshake_after_a_refused_token_is_answered(
+    home: Running, issuer: Issuer
+) -> None:
+    """As any second one is, before the connection closes."""
+    caller = await home.call()
+    await log_in(caller, issuer.sign(claims(NOW_MS, exp=1)))
+
+    assert (await caller.ask(handshake())).error_code is ErrorCode.illegal_sasl_state
+    assert await caller.client.is_closed()
+
+
 async def test_bare_tokens(home: Running, issuer: Issuer) -> None:
     """After a handshake of version 0 (KIP-43)."""
     good, bad = await home.call(), await home.call()
