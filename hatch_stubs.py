@@ -239,7 +239,14 @@ def plugin(version: str) -> type:  # noqa: ARG001 - mypy's signature
     """
     from mypy.plugin import Plugin  # noqa: PLC0415 - the build has no mypy
 
-    if write_stubs(ROOT) and "mypy" in Path(sys.argv[0]).parts:
+    try:
+        has_changed = bool(write_stubs(ROOT))
+    except OSError as error:
+        sys.exit(
+            f"the stubs of compiled modules cannot be written ({error}); run python hatch_stubs.py "
+            "where this folder may be written"
+        )
+    if has_changed and "mypy" in Path(sys.argv[0]).parts:
         os.execv(sys.executable, sys.orig_argv)  # noqa: S606 - the same command
     return Plugin
 

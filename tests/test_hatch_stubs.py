@@ -1,6 +1,7 @@
 """The stubs of compiled modules: type checkers read what the sources say, and nothing else."""
 
 import ast
+import errno
 import importlib
 import sys
 from pathlib import Path
@@ -165,6 +166,18 @@ def test_mypy_starts_again_when_a_stub_has_changed(
 
     assert started == [(sys.executable, sys.orig_argv)] * starts
     assert plugin.__name__ == "Plugin"
+
+
+def test_a_folder_that_takes_no_stub_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not by a traceback of mypy."""
+
+    def refuse(_: Path) -> list[Path]:
+        raise OSError(errno.EROFS, "Read-only file system", "a.pyi")
+
+    monkeypatch.setattr(hatch_stubs, "write_stubs", refuse)
+
+    with pytest.raises(SystemExit, match=r"'a\.pyi'\); run python hatch_stubs\.py where"):
+        hatch_stubs.plugin("2.4")
 
 
 def load(kernel: str) -> ModuleType:
