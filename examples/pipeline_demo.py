@@ -18,12 +18,12 @@ from pathlib import Path
 
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
+from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import AlwaysTrue
 
 from examples import demo, git_changelog
 from siltstone.pipeline.engine import SparkEngine
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from siltstone.pipeline.sinks.iceberg import IcebergSink
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.spark.session import FAST_START, open_session
 
@@ -124,9 +124,8 @@ def run(repository: Path) -> None:
             session.stop()
 
         demo.say("the Iceberg table as it was before")
-        table = IcebergSink(folder / "warehouse", TOPIC).open()
-        if table is None:
-            raise SystemExit("the Iceberg table is gone")
+        uri = f"sqlite:///{folder}/warehouse/catalog.db"
+        table = load_catalog("siltstone", type="sql", uri=uri).load_table(("default", TOPIC))
         first = table.snapshots()[0].snapshot_id
         older = table.scan(AlwaysTrue(), snapshot_id=first).to_arrow()
         prove(f"snapshot {first}", held(older), tree(repository, early))

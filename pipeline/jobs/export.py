@@ -9,7 +9,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -25,9 +24,9 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.pipeline.sinks.staging import FILE_BYTES, ParquetFiles, StagedFile
+from siltstone.pipeline.sinks.staging import FILE_BYTES, Folder, ParquetFiles, StagedFile, retried
 from siltstone.pipeline.sinks.state import TableState, described
-from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.sinks.table import TableSink, open_table
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 JSON_TYPES: Final = {
@@ -89,21 +88,21 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     sink = open_table(spec.target)
     read = committed(options)
     with sink.held():
-        if sink.files() and spec.mode == "error":
-            raise BadOption(f"{sink.path} has data already; take --mode append or --mode overwrite")
-        sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
+        _check(sink, spec)
         with moment_of(read, engine.clock) as moment:
             splits = moment.plan()
-            work = partial(export_split, sink.staging.folder, spec)
+            work = partial(export_split, sink.folder, spec)
             results = engine.run("export", splits, work, lambda split: split.size)
             moment.check()
             files = [file for each in results for file in each.files]
-            version = sink.commit(
-                _state(read, spec, moment.view.taken_at_ms),
-                spec.schema,
-                files,
-                None if spec.mode == "overwrite" else [],
-            )
+            state = _state(read, spec, moment.view.taken_at_ms)
+
+            def attempt() -> str:
+                sink.look()
+                _check(sink, spec)
+                return sink.commit(state, spec.schema, files, replaces=spec.mode == "overwrite")
+
+            version = retried(attempt)
     return ExportSummary(
         rows=sum(file.rows for file in files),
         files=len(files),
@@ -115,6 +114,12 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     )
 
 
+def _check(sink: TableSink, spec: ExportSpec) -> None:
+    if sink.files() and spec.mode == "error":
+        raise BadOption(f"{sink.place} has data already; take --mode append or --mode overwrite")
+    sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
+
+
 class Exported(NamedTuple):
     """The files of a split, and how many bad batches are not in them."""
 
@@ -122,7 +127,7 @@ class Exported(NamedTuple):
     passed_over: int
 
 
-def export_split(folder: Path, spec: ExportSpec, split: Split) -> Exported:
+def export_split(folder: Folder, spec: ExportSpec, split: Split) -> Exported:
     """Write the rows of one split."""
     scanned = Scanned()
     columns = spec.columns if not spec.json else tuple(dict.fromkeys((*spec.columns, "value")))

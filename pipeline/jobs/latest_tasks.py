@@ -1,15 +1,13 @@
 """The tasks of a snapshot: they write the last row of each key into files.
 
 A tombstone is a row whose value is null: it removes its key from the table. A whole snapshot drops
-tombstones at its end. An increment also writes which keys have changed, since files of the table
-may still hold them.
+tombstones at its end; an increment keeps them, for the table may still hold their keys.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -20,9 +18,8 @@ from siltstone.pipeline.latest import LatestRows, shares
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.pipeline.sinks.staging import StagedFile, write_tables
+from siltstone.pipeline.sinks.staging import Folder, StagedFile, write_tables
 
-CHANGES_SCHEMA: Final = pa.schema([("key", pa.binary()), ("partition", pa.int32())])
 _MAX_SAMPLED: Final = 10_000
 _READ: Final = b"rows_read"
 _KEYLESS: Final = b"without_key"
@@ -45,10 +42,11 @@ class ShareTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """The files of a task: rows, and for an increment the keys that have changed."""
+    """The files of a task; those of an increment have tombstones, too."""
 
     files: tuple[StagedFile, ...]
-    changes: tuple[StagedFile, ...]
+    rows: int
+    """Without the tombstones."""
     rows_read: int
     tombstones: int
     without_key: int
@@ -64,7 +62,7 @@ class TaskResult:
 class LatestTasks:
     """The tasks of one snapshot; it is sent to the executors."""
 
-    folder: Path
+    folder: Folder
     schema: pa.Schema
     by_time: bool
     is_increment: bool
@@ -137,24 +135,21 @@ class LatestTasks:
     def _write(self, rows: LatestRows, passed_over: int) -> TaskResult:
         table = rows.finish()
         files: list[StagedFile] = []
-        changes: list[StagedFile] = []
         sample: frozenset[bytes] = frozenset()
         has_repeats = False
-        tombstones = 0
+        live_rows = tombstones = 0
         if table is not None:
-            if self.is_increment:
-                changes = write_tables(
-                    self.folder / "changes", CHANGES_SCHEMA, [table.select(CHANGES_SCHEMA.names)]
-                )
             tombstones = table["value"].null_count
             live = table.filter(table["value"].is_valid()) if tombstones else table
             if not self.by_time:
                 sample = _sample_of(live["key"])
                 has_repeats = rows.has_repeats(live)
-            files = write_tables(self.folder, self.schema, [_shaped(live, self.schema)])
+            live_rows = live.num_rows
+            written = table if self.is_increment else live
+            files = write_tables(self.folder, self.schema, [_shaped(written, self.schema)])
         return TaskResult(
             files=tuple(files),
-            changes=tuple(changes),
+            rows=live_rows,
             rows_read=rows.rows_in,
             tombstones=tombstones,
             without_key=rows.without_key,

@@ -112,7 +112,10 @@ def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterat
         files = open_table(spec.source).files()
         if not files:
             raise BadOption(f"{spec.source} has no files; there is nothing to send")
-        yield [Part(name=path.name, origin=_footer_of(path), file=path) for path in files]
+        if "://" in files[0]:
+            raise BadOption(f"{spec.source} is in a store; copy its files into a folder first")
+        paths = map(Path, files)
+        yield [Part(name=path.name, origin=_footer_of(path), file=path) for path in paths]
         return
     with moment_of(committed({"subscribe": spec.source, **options}), clock) as moment:
         yield [

@@ -5,14 +5,15 @@ tasks take splits, keep the last row of each key in them, and send those to the 
 key's hash. That spreads a skewed partition, and finds keys that are in several partitions. Either
 way the tasks write Parquet themselves, and the driver commits all files at once.
 
-An increment reads from the offsets that the table's own commit names. Files that hold a changed key
-are rewritten without the key, all others stay; the changed rows go into new files.
+An increment reads from the offsets that the table's own commits name, and merges the changed rows
+by their keys. If another writer commits meanwhile, they are merged again into what that one left.
 """
 
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -21,9 +22,9 @@ from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import passed_over_text, seconds_text
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
-from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
 from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.sinks.staging import retried
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.topic_partition import TopicPartition
@@ -111,16 +112,26 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     began = engine.clock.monotonic()
     sink = open_table(spec.target)
     read = committed({"subscribe": spec.topic, **options})
+    runs: list[_Run] = []
+
+    def attempt() -> SnapshotSummary:
+        sink.look()
+        sink.check(spec.schema, keeps=False)
+        state, reason = _usable_state(sink, spec, moment)
+        if not spec.incremental:
+            state, reason = None, ""
+        if not runs or runs[-1].state != state:
+            runs.append(_Run(engine, sink, spec, moment, state))
+            if reason:
+                sys.stderr.write(f"the whole table is built again: {reason}\n")
+        summary = runs[-1].finish()
+        summary.reason = reason
+        return summary
+
     with sink.held():
         sink.check(spec.schema, keeps=False)
         with moment_of(read, engine.clock) as moment:
-            state, reason = _usable_state(sink, spec, moment)
-            if reason and spec.incremental:
-                sys.stderr.write(f"the whole table is built again: {reason}\n")
-            if not spec.incremental:
-                state, reason = None, ""
-            summary = _Run(engine, sink, spec, moment, state).finish()
-    summary.reason = reason
+            summary = retried(attempt)
     summary.seconds = engine.clock.monotonic() - began
     return summary
 
@@ -140,45 +151,42 @@ class _Run:
         self._sink = sink
         self._spec = spec
         self._moment = moment
-        self._state = state
+        self.state = state
         self._job = uuid.uuid4().hex[:12]
         self._ranges = dict(moment.ranges) if state is None else _increments(moment, state)
         self._splits = moment.plan_by_partition(self._ranges)
         self._tasks = LatestTasks(
-            folder=sink.staging.folder,
+            folder=sink.folder,
             schema=spec.schema,
             by_time=spec.key_scope == "topic",
             is_increment=state is not None,
         )
 
     def finish(self) -> SnapshotSummary:
-        """Read, write and commit."""
-        plan = self._choose_plan()
-        results = self._by_partition() if plan == "partition" else self._by_shuffle()
+        """Read and write, once, and commit."""
+        results = self._results
         files = [file for result in results for file in result.files]
-        changes = [file for result in results for file in result.changes]
-        merged = Merged()
-        if changes:
-            by_partition = self._spec.key_scope == "partition"
-            merged = merge(
-                self._engine, self._sink, self._spec.schema, changes, by_partition=by_partition
-            )
         self._moment.check()
-        version = self._sink.commit(
-            self._new_state(),
-            self._spec.schema,
-            [*files, *merged.added],
-            None if self._state is None else merged.removed,
-        )
+        state, schema = self._new_state(), self._spec.schema
+        if self.state is None:
+            version = self._sink.commit(state, schema, files, replaces=True)
+        else:
+            version = self._sink.merge(
+                self._engine,
+                state,
+                schema,
+                files,
+                by_partition=self._spec.key_scope == "partition",
+            )
         return SnapshotSummary(
-            mode="increment" if self._state is not None else "whole",
-            plan=plan,
+            mode="increment" if self.state is not None else "whole",
+            plan=self._plan,
             version=version,
-            rows=sum(file.rows for file in files),
+            rows=sum(result.rows for result in results),
             rows_read=sum(result.rows_read for result in results),
             tombstones=sum(result.tombstones for result in results),
             without_key=sum(result.without_key for result in results),
-            files=len(files) + len(merged.added),
+            files=len(files),
             bytes_read=sum(self._sizes),
             seconds=0.0,
             offsets={
@@ -190,7 +198,12 @@ class _Run:
             passed_over=sum(result.passed_over for result in results),
         )
 
-    def _choose_plan(self) -> str:
+    @cached_property
+    def _results(self) -> list[TaskResult]:
+        return self._by_partition() if self._plan == "partition" else self._by_shuffle()
+
+    @cached_property
+    def _plan(self) -> str:
         """Return the requested plan; by default the one that uses all cores."""
         spec = self._spec
         if spec.key_scope == "topic":
@@ -238,6 +251,7 @@ class _Run:
             job=self._job,
             topic=self._spec.topic,
             topic_id=_topic_id(self._moment),
+            cluster_id=self._moment.view.cluster_id,
             taken_at_ms=self._moment.view.taken_at_ms,
             key_scope=self._spec.key_scope,
             columns=described(self._spec.schema),
@@ -251,14 +265,14 @@ def _usable_state(
     """Return the state from which an increment goes on; or None and why the snapshot must be whole.
 
     Raises:
-        Refused: Another writer has written the table's rows.
+        Refused: The table has rows of another writer, and no state.
     """
     try:
         state = sink.state()
     except ValueError as error:
         return None, str(error)
     if state is None:
-        return None, f"{sink.path} has no snapshot yet"
+        return None, f"{sink.place} has no snapshot yet"
     return (None, fault) if (fault := _find_gap(state, spec, moment)) else (state, "")
 
 
@@ -270,7 +284,8 @@ def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
         described(spec.schema),
     ):
         return "it was made of another topic, key scope or set of columns"
-    if state.topic_id != _topic_id(moment):
+    clusters = {state.cluster_id, moment.view.cluster_id} - {""}
+    if state.topic_id != _topic_id(moment) or len(clusters) > 1:
         return f"topic {spec.topic} was deleted and made again since"
     for partition in moment.view.partitions:
         offset = state.offsets.get(partition.partition, partition.log_start_offset)

@@ -5,11 +5,12 @@ table's own commit names the offsets that are in it, so a repeated batch adds no
 connector`` reads by Spark's own Kafka source instead.
 """
 
+import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +21,8 @@ from siltstone.pipeline.command.progress import seconds_text
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, PipelineError, Refused
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks
-from siltstone.pipeline.jobs.merge import Merged, merge
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
-from siltstone.pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, sweep
+from siltstone.pipeline.sinks.staging import NO_SPACE, full_disk, retried
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.pipeline.transports import open_source
@@ -31,6 +31,8 @@ from siltstone.storage.clock import Clock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+BATCH: Final = "siltstone-batch"
+"""The folder of the checkpoint in which Spark leaves a batch for the driver."""
 _PLACES: Final = {"bootstrap", "data", "control", "archive", "transport", "unpinned"}
 _BY_PARTITION: Final = "partition"
 _EVERY_RECORD: Final = "record"
@@ -99,9 +101,9 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
     sink = open_table(spec.target)
     with sink.held():
         sink.check(spec.schema, keeps=True)
-        topic_id = _find_topic_id(options, spec)
-        check_topic(sink, spec, topic_id)
-        writer = BatchWriter(sink, spec, summary, clock, topic_id)
+        origin = _find_origin(options, spec)
+        check_topic(sink, spec, origin)
+        writer = BatchWriter(sink, spec, summary, clock, origin)
         frame = _reader(session, options, spec)
         query = frame.writeStream.foreachBatch(writer.write).option(
             "checkpointLocation", str(spec.checkpoint.absolute())
@@ -119,36 +121,43 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
     return summary
 
 
-def check_topic(sink: TableSink, spec: StreamSpec, topic_id: str) -> None:
+class Origin(NamedTuple):
+    """The ids of cluster and topic; empty if they are not known: not every broker sends them."""
+
+    cluster_id: str = ""
+    topic_id: str = ""
+
+
+def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> None:
     """Check that a table is of this topic: the offsets of another topic mean nothing here.
 
     Raises:
-        BadOption: It is of a topic of another name, of a deleted one, or has other rows. A topic id
-        may be empty: not every broker sends it.
-        Refused: It has rows of another writer.
+        BadOption: It is of a topic of another name or cluster, of a deleted one, or has other rows.
+        Refused: It has rows of another writer, and no state.
     """
     state = sink.state()
     if state is None:
         return
     if state.topic != spec.topic:
         raise BadOption(
-            f"the table {sink.path} is of topic {state.topic}, and the stream of {spec.topic}; "
+            f"the table {sink.place} is of topic {state.topic}, and the stream of {spec.topic}; "
             "name another table"
         )
-    if state.topic_id and topic_id and state.topic_id != topic_id:
-        raise BadOption(
-            f"topic {spec.topic} was deleted and made again since the table {sink.path} was "
-            "written; name another table"
-        )
+    for held, now in zip((state.cluster_id, state.topic_id), origin, strict=True):
+        if held and now and held != now:
+            raise BadOption(
+                f"topic {spec.topic} was deleted and made again since the table {sink.place} was "
+                "written, or is one of another cluster; name another table"
+            )
     if state.key_scope not in {spec.key_scope, _BY_PARTITION}:
         raise BadOption(
-            f"the table {sink.path} has {_ROWS_OF.get(state.key_scope, 'other rows')}, and this "
+            f"the table {sink.place} has {_ROWS_OF.get(state.key_scope, 'other rows')}, and this "
             f"stream keeps {_ROWS_OF[spec.key_scope]}; name another table"
         )
 
 
-def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
-    """Return the id of the topic as it is now; empty if the broker does not tell it.
+def _find_origin(options: Mapping[str, str], spec: StreamSpec) -> Origin:
+    """Return the topic as it is now.
 
     Raises:
         PipelineError: The topic cannot be looked at.
@@ -160,11 +169,12 @@ def _find_topic_id(options: Mapping[str, str], spec: StreamSpec) -> str:
     }
     try:
         with open_source(ReadOptions.parse({**place, "subscribe": spec.topic})) as source:
-            return next((each.topic_id for each in source.view().partitions), "")
+            view = source.view()
+            return Origin(view.cluster_id, next((each.topic_id for each in view.partitions), ""))
     except PipelineError:
         if spec.via == "siltstone":
             raise
-        return ""  # the connector knows logins that are not known here, and reports what is wrong
+        return Origin()  # the connector knows more logins, and reports what is wrong
 
 
 class BatchWriter:
@@ -176,47 +186,32 @@ class BatchWriter:
         spec: StreamSpec,
         summary: StreamSummary,
         clock: Clock,
-        topic_id: str = "",
+        origin: Origin,
     ) -> None:
         self._clock = clock
         self._sink = sink
         self._spec = spec
         self._summary = summary
-        self._topic_id = topic_id
+        self._origin = origin
 
     def write(self, frame: "DataFrame", batch_id: int) -> None:
         """Write one batch, without what the table has already.
 
         Raises:
-            Refused: Another writer has changed the table, or it is not that of the checkpoint.
+            Refused: Another writer has made the table again, or it is not that of the checkpoint.
         """
-        self._sink.look()
-        state = self._sink.state()
-        if state is None and batch_id:  # the first batch leaves a state, also without rows
-            raise Refused(
-                f"{self._sink.path} has nothing of the batches before, which the checkpoint "
-                f"{self._spec.checkpoint} has: the table was taken away; delete the checkpoint "
-                "too, to begin at the start"
-            )
-        folder = self._sink.staging.folder / f"batch-{batch_id}"
-        columns = list(self._spec.schema.names)
-        self._stage(frame.select(columns), folder)
-        offsets = {} if state is None else dict(state.offsets)
-        tables = [
-            self._unseen(pq.read_table(path, partitioning=None), offsets)
-            for path in sorted(folder.glob("*.parquet"))
-        ]
-        rows = sum(table.num_rows for table in tables)
+        folder = self._spec.checkpoint.absolute() / BATCH
+        self._stage(frame.select(list(self._spec.schema.names)), folder)
+        paths = sorted(folder.glob("*.parquet"))
+        batch = [pq.read_table(path, partitioning=None) for path in paths]
+        shutil.rmtree(folder)
         self._summary.batches += 1
-        if not rows and state is not None:
-            self._summary.repeated += 1
-            sweep(self._sink.staging.folder)
-            return
-        self._commit(tables, offsets, is_first=state is None)
-        self._summary.rows += rows
+        rows = retried(lambda: self._commit(batch, batch_id))
+        self._summary.rows += rows or 0
+        self._summary.repeated += rows is None
 
     def _stage(self, frame: "DataFrame", folder: Path) -> None:
-        """Write a batch beside the table, by Spark.
+        """Write a batch beside the checkpoint, by Spark.
 
         Raises:
             SinkFailed: The disk is full.
@@ -225,7 +220,7 @@ class BatchWriter:
             frame.write.mode("overwrite").parquet(str(folder))
         except Exception as error:  # the class of Spark's error depends on the place of the failure
             if NO_SPACE in str(error):
-                raise full_disk(self._sink.path) from error
+                raise full_disk(folder.parent) from error
             raise
 
     def _unseen(self, table: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
@@ -238,40 +233,48 @@ class BatchWriter:
             table = table.filter(pc.invert(is_seen))
         return table
 
-    def _commit(
-        self, tables: list[pa.Table], offsets: Mapping[int, int], *, is_first: bool
-    ) -> None:
+    def _commit(self, batch: Sequence[pa.Table], batch_id: int) -> int | None:
+        """Commit what the table does not have of a batch; return how many rows, None if it has all.
+
+        The first batch leaves a state, also without rows.
+        """
+        sink, spec = self._sink, self._spec
+        sink.look()
+        state = sink.state()
+        if state is None and batch_id:
+            raise Refused(
+                f"{sink.place} has nothing of the batches before, which the checkpoint "
+                f"{spec.checkpoint} has: the table was taken away; delete the checkpoint too, to "
+                "begin at the start"
+            )
+        offsets = {} if state is None else state.offsets
+        tables = [self._unseen(table, offsets) for table in batch]
+        rows: int = sum(table.num_rows for table in tables)
+        if not rows and state is not None:
+            return None
+        following = TableState(
+            job=uuid.uuid4().hex[:12],
+            topic=spec.topic,
+            topic_id=self._origin.topic_id,
+            cluster_id=self._origin.cluster_id,
+            taken_at_ms=self._clock.now_ms(),
+            key_scope=spec.key_scope,
+            columns=described(spec.schema),
+            offsets=_advanced(offsets, tables),
+        )
+        is_merge = spec.upsert and state is not None
         tasks = LatestTasks(
-            folder=self._sink.staging.folder,
-            schema=self._spec.schema,
-            by_time=False,
-            is_increment=not is_first,
+            folder=sink.folder, schema=spec.schema, by_time=False, is_increment=is_merge
         )
-        merged = Merged()
-        files: list[StagedFile]
-        if self._spec.upsert:
-            result = tasks.gather(0, iter(tables))
-            files = list(result.files)
-            if result.changes:
-                merged = merge(
-                    LocalEngine(1), self._sink, self._spec.schema, result.changes, by_partition=True
-                )
+        if not spec.upsert:
+            sink.commit(following, spec.schema, tasks.append(tables), replaces=False)
+            return rows
+        files = tasks.gather(0, iter(tables)).files
+        if is_merge:
+            sink.merge(LocalEngine(1), following, spec.schema, files, by_partition=True)
         else:
-            files = tasks.append(tables)
-        self._sink.commit(
-            TableState(
-                job=uuid.uuid4().hex[:12],
-                topic=self._spec.topic,
-                topic_id=self._topic_id,
-                taken_at_ms=self._clock.now_ms(),
-                key_scope=self._spec.key_scope,
-                columns=described(self._spec.schema),
-                offsets=_advanced(offsets, tables),
-            ),
-            self._spec.schema,
-            [*files, *merged.added],
-            merged.removed,
-        )
+            sink.commit(following, spec.schema, files, replaces=False)
+        return rows
 
 
 def _advanced(offsets: Mapping[int, int], tables: list[pa.Table]) -> dict[int, int]:

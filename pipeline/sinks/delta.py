@@ -1,7 +1,6 @@
 """A Delta table, through the deltalake package: one log entry is one commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -9,21 +8,15 @@ from typing import Final
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.fs import DeltaStorageHandler
+from deltalake.transaction import AddAction, create_table_with_add_actions
+from pyarrow import fs
 
-from siltstone.pipeline.sinks.staging import (
-    STAGING,
-    StagedFile,
-    Staging,
-    full_disk_told,
-    move_into,
-    not_changed,
-    other_writer,
-    path_of,
-    sweep,
-    taken_out,
-)
-from siltstone.pipeline.sinks.state import PROPERTY, TableState, check_columns
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.sinks.lake import Lake
+from siltstone.pipeline.sinks.rewrite import Rewrite
+from siltstone.pipeline.sinks.staging import Folder, StagedFile
+from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 _KEEPING_ROWS: Final = {
     "OPTIMIZE",
@@ -33,132 +26,124 @@ _KEEPING_ROWS: Final = {
     "UNSET TBLPROPERTIES",
 }
 """Operations of other writers after which a table has the rows that it had."""
+_IS_NEW: Final = pa.field("siltstone_is_new", pa.bool_())
+_RESTORE: Final = "RESTORE"
+_REPLACE: Final = "REPLACE TABLE"
 
 
-class DeltaSink:
-    """The Delta table in the folder ``path``.
+class DeltaSink(Lake):
+    """The Delta table in a folder of this machine, or at a URI that delta-rs knows."""
 
-    All methods use the same version of the table. A commit is refused if a newer one exists.
-    """
+    keeps_columns = False
 
-    kind = "delta"
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place = place if "://" in place else str(Path(place).absolute())
 
-    def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
-        self.staging = Staging(self.path / STAGING)
+    @cached_property
+    def folder(self) -> Folder:
+        """Where tasks write."""
+        if "://" not in self.place:
+            return Folder.local(self.place)
+        handler = DeltaStorageHandler(self.place)
+        return Folder(files=fs.PyFileSystem(handler), path="", uri=self.place)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other jobs from the table until the block ends.
-
-        Raises:
-            Refused: Another job holds it.
-        """
-        with self.staging.held(self.path, self._was_committed):
-            self.look()
-            yield
-
-    def look(self) -> None:
-        """Use the newest version from now on."""
-        self.__dict__.pop("_table", None)
-
-    def state(self) -> TableState | None:
-        """Return the state in the newest commit that changed rows; None for a table without rows.
-
-        Raises:
-            Refused: It has rows, and another writer made that commit.
-        """
-        if self._table is None:
-            return None
-        for limit in (1, None):  # nearly always the first entry has it
-            for commit in self._table.history(limit):
-                if PROPERTY in commit:
-                    return TableState.from_json(commit[PROPERTY])
-                if commit["operation"] not in _KEEPING_ROWS:
-                    break
-        if self.files():
-            raise other_writer(self.path)
-        return None
-
-    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its versions stay
-        """Check that files of a schema fit the files that stay.
-
-        Raises:
-            BadOption: The table has other columns.
-        """
-        if keeps and self._table is not None:
-            check_columns(self.path, pa.schema(self._table.schema().to_arrow()), schema)
-
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         """Return the files of the table."""
-        return [] if self._table is None else sorted(map(path_of, self._table.file_uris()))
+        return [] if self._table is None else sorted(self._table.file_uris())
 
-    def commit(
-        self,
-        state: TableState,
-        schema: pa.Schema,
-        added: Iterable[StagedFile],
-        removed: Sequence[Path] | None,
-    ) -> str:
-        """Remove files from the table (None: all) and add others, in one commit.
-
-        Raises:
-            SinkFailed: The disk does not take it.
-            Refused: The table has a newer version than the one that was read.
-        """
-        table = self._table
-        gone = taken_out(self.files(), removed, self.path)
-        moved = move_into(self.path, self.staging.folder, state.job, added)
-        now_ms = state.taken_at_ms
+    def _write(
+        self, state: TableState, schema: pa.Schema, files: Sequence[StagedFile], *, replaces: bool
+    ) -> None:
+        fields, properties = Schema.from_arrow(schema), _properties(state)
         adds = [
-            AddAction(file.path.name, file.size, {}, now_ms, True, _statistics(file))
-            for file in moved
+            AddAction(file.name, file.size, {}, state.taken_at_ms, True, _statistics(file))
+            for file in files
         ]
-        properties = CommitProperties(
-            custom_metadata={PROPERTY: state.to_json()},
-            max_commit_retries=0,  # a retry would commit on a version that was not read
-        )
-        delta_schema = Schema.from_arrow(schema)
-        try:
-            with full_disk_told(self.path):
-                if table is None:
-                    create_table_with_add_actions(
-                        str(self.path), delta_schema, adds, commit_properties=properties
-                    )
-                elif removed is None:
-                    table.create_write_transaction(
-                        [*adds], "overwrite", delta_schema, commit_properties=properties
-                    )
-                else:
-                    root = path_of(table.table_uri)
-                    actions: list[AddAction | RemoveAction] = [
-                        RemoveAction(str(path.relative_to(root)), True, now_ms) for path in gone
-                    ]
-                    table.create_write_transaction(
-                        [*actions, *adds], "append", delta_schema, commit_properties=properties
-                    )
-        except DeltaError as error:
-            place = f"Delta table {self.path}"
-            raise not_changed(place, self.staging.folder, moved, error) from error
-        sweep(self.staging.folder)
-        self.look()
+        if self._table is None:
+            create_table_with_add_actions(self.place, fields, adds, commit_properties=properties)
+            return
+        mode = "overwrite" if replaces else "append"
+        self._table.create_write_transaction([*adds], mode, fields, commit_properties=properties)
+
+    def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:  # noqa: ARG002  # the library has threads of its own
+        table = self._table
+        if table is None:
+            raise FileNotFoundError(self.place)
+        before = table.version()
+        if rewrite.changes:
+            same = "t.key = s.key and t.partition = s.partition"
+            table.merge(
+                pa.RecordBatchReader.from_batches(rewrite.schema.append(_IS_NEW), _twice(rewrite)),
+                f"{same if rewrite.by_partition else 't.key = s.key'} and not s.{_IS_NEW.name}",
+                source_alias="s",
+                target_alias="t",
+                commit_properties=_properties(state),
+            ).when_matched_delete().when_not_matched_insert(
+                {name: f"s.{name}" for name in rewrite.schema.names},
+                f"s.{_IS_NEW.name} and s.value is not null",
+            ).execute()
+        if table.version() == before:  # a merge that changes no row leaves no commit
+            self._write(state, rewrite.schema, [], replaces=False)
+        return ()
+
+    def _version(self) -> str:
         return "" if self._table is None else str(self._table.version())
 
-    def _was_committed(self, job: str) -> bool:
-        table = self._open()
-        texts = (commit.get(PROPERTY) for commit in ([] if table is None else table.history()))
-        return any(TableState.from_json(text).job == job for text in texts if text is not None)
+    def _columns(self) -> tuple[pa.Schema | None, Sequence[str]]:
+        if self._table is None:
+            return None, ()
+        divisions = self._table.metadata().partition_columns
+        return pa.schema(self._table.schema().to_arrow()), divisions
+
+    def _commits(self) -> Iterator[tuple[str | None, bool]]:
+        """Yield the commits, without those that a RESTORE has taken back."""
+        if self._table is None:
+            return
+        newest = self._table.version()
+        for limit in (1, None):  # nearly always the newest has the state
+            for commit in self._table.history(limit):
+                if commit["version"] > newest:
+                    continue
+                newest = commit["version"] - 1
+                operation = commit["operation"]
+                if operation == _RESTORE:
+                    restored = commit.get("operationParameters", {}).get("version")
+                    if restored is None:
+                        return  # by a time: which version that was is not said
+                    newest = int(restored)
+                yield commit.get(PROPERTY), operation not in {*_KEEPING_ROWS, _RESTORE}
+                if operation.endswith(_REPLACE):
+                    return
 
     @cached_property
     def _table(self) -> DeltaTable | None:
         """The version that all methods use."""
-        return self._open()
-
-    def _open(self) -> DeltaTable | None:
         try:
-            return DeltaTable(str(self.path))
+            return DeltaTable(self.place)
         except TableNotFoundError:
             return None
+        except (DeltaError, OSError) as error:
+            raise self.not_opened(error) from error
+
+
+def _twice(rewrite: Rewrite) -> Iterator[pa.RecordBatch]:
+    """Yield changed rows twice: once to delete the rows of their keys, once to be inserted.
+
+    An update would leave each of several rows of a key, as an append of another writer makes.
+    """
+    for file in rewrite.changes:
+        for batch in rewrite.folder.read(file).to_batches():
+            for is_new in (False, True):
+                flags = pa.repeat(pa.scalar(is_new), batch.num_rows)
+                yield batch.append_column(_IS_NEW, flags)
+
+
+def _properties(state: TableState) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata={PROPERTY: state.to_json()},
+        max_commit_retries=0,  # a retry would commit on a version that was not read
+    )
 
 
 def _statistics(file: StagedFile) -> str:

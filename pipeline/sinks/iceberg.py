@@ -1,212 +1,225 @@
 """An Iceberg table, through pyiceberg: one snapshot is one commit.
 
-The catalogue is ``catalog.db`` in the warehouse folder, also if pyiceberg is configured for
-another.
+A table below a folder is in the SQL catalogue ``catalog.db`` of that folder; other tables are in
+the catalogues that pyiceberg is configured for.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import cached_property
+from contextlib import closing, suppress
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import (
-    CommitFailedException,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
-from pyiceberg.table import TableProperties, _parquet_files_to_data_files
-from pyiceberg.table.snapshots import Operation, ancestors_of
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, parquet_file_to_data_file
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import TableProperties
+from pyiceberg.table.snapshots import Operation
 
-from siltstone.pipeline.sinks.staging import (
-    STAGING,
-    StagedFile,
-    Staging,
-    full_disk_told,
-    move_into,
-    not_changed,
-    other_writer,
-    path_of,
-    sweep,
-    taken_out,
-)
-from siltstone.pipeline.sinks.state import PROPERTY, TableState, check_columns
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.sinks.lake import Lake
+from siltstone.pipeline.sinks.rewrite import Rewrite
+from siltstone.pipeline.sinks.staging import Folder, StagedFile
+from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import FileIO
     from pyiceberg.table import FileScanTask, Table
-    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.metadata import TableMetadata
 
-NAMESPACE = "default"
+NAMESPACE: Final = "default"
 
 
-class IcebergSink:
-    """The table ``name`` of the warehouse in a folder.
+class IcebergSink(Lake):
+    """The table ``name`` of a catalogue, or of the one in a warehouse folder."""
 
-    All methods use the same snapshot. A commit is refused if a newer one exists.
-    """
+    keeps_columns = True
 
-    kind = "iceberg"
+    def __init__(self, name: str, *, catalog: str = "", warehouse: Path | None = None) -> None:
+        super().__init__()
+        self._catalog_name = catalog
+        self._warehouse = None if warehouse is None else warehouse.absolute()
+        namespace, _, table = name.rpartition(".")
+        self._namespace = namespace or NAMESPACE
+        self._identifier = (*self._namespace.split("."), table)
+        self._new_columns = pa.schema([])
+        self.place = f"{catalog}.{self._namespace}.{table}"
+        if self._warehouse is not None:
+            self.place = str(self._warehouse / self._namespace / table)
 
-    def __init__(self, warehouse: Path, name: str) -> None:
-        self._warehouse = warehouse.absolute()
-        self._namespace, _, self._name = name.rpartition(".")
-        self._namespace = self._namespace or NAMESPACE
-        self.path = self._warehouse / self._namespace / self._name
-        self.staging = Staging(self.path / STAGING)
+    @cached_property
+    def folder(self) -> Folder:
+        """Where tasks write."""
+        table = self._table
+        if table is not None:
+            properties, place = table.io.properties, table.location_provider().data_path
+        else:
+            properties, place = {}, f"{self._new_location}/data"
+            if self._warehouse is None:
+                with closing(self._catalog()) as catalog:
+                    properties = catalog.properties
+        scheme, host, path = PyArrowFileIO.parse_location(place)
+        files = PyArrowFileIO(properties).fs_by_scheme(scheme, host)
+        return Folder(files=files, path=path, uri=place)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other jobs from the table until the block ends.
+    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
+        """Check that files of a schema fit the table, which has their columns if it is new."""
+        self._new_columns = schema
+        super().check(schema, keeps=keeps, takes_over=takes_over)
 
-        Raises:
-            Refused: Another job holds it.
-        """
-        with self.staging.held(self.path, self._was_committed):
-            self.look()
-            yield
-
-    def look(self) -> None:
-        """Use the newest snapshot from now on."""
-        self.__dict__.pop("_table", None)
-
-    def state(self) -> TableState | None:
-        """Return the state in the newest snapshot that changed rows; None if there are no rows.
-
-        Raises:
-            Refused: The table has rows, and another writer made that snapshot.
-        """
-        if self._table is None:
-            return None
-        for snapshot in ancestors_of(self._table.current_snapshot(), self._table.metadata):
-            state = _state_of(snapshot)
-            if state is not None:
-                return state
-            if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
-                break
-        if self.files():
-            raise other_writer(self.path)
-        return None
-
-    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its snapshots stay
-        """Make sure that files of a schema fit the table, whose columns do not change.
-
-        Raises:
-            BadOption: It has other columns.
-        """
-        if self._table is not None:
-            check_columns(self.path, self._table.schema().as_arrow(), schema)
-
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         """Return the files of the snapshot."""
-        return sorted(path_of(task.file.file_path) for task in _tasks_of(self._table))
+        return sorted(task.file.file_path.removeprefix("file://") for task in self._tasks())
 
-    def commit(
-        self,
-        state: TableState,
-        schema: pa.Schema,
-        added: Iterable[StagedFile],
-        removed: Sequence[Path] | None,
-    ) -> str:
-        """Remove files from the table (None: all) and add others, in one commit.
+    def _write(
+        self, state: TableState, schema: pa.Schema, files: Sequence[StagedFile], *, replaces: bool
+    ) -> None:
+        self._new_columns = schema
+        self._overwrite(state, files, self._tasks() if replaces else [])
 
-        Raises:
-            SinkFailed: The disk does not take it.
-            Refused: The table has a newer snapshot than the one that was read.
-        """
-        gone = taken_out(self.files(), removed, self.path)
-        moved: list[StagedFile] = []
-        try:
-            table = self._table or self._create(schema)
-            moved = move_into(self.path / "data", self.staging.folder, state.job, added)
-            with full_disk_told(self.path), closing(table.catalog):
-                self.overwrite(table, state, moved, gone)
-        except (CommitFailedException, TableAlreadyExistsError) as error:
-            place = f"Iceberg table {self.path}"
-            raise not_changed(place, self.staging.folder, moved, error) from error
-        sweep(self.staging.folder)
-        self.look()
-        current = None if self._table is None else self._table.current_snapshot()
-        return "" if current is None else str(current.snapshot_id)
+    def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
+        table, tasks = self._table, self._tasks()
+        found: list[list[StagedFile] | None] = [None] * len(tasks)
+        if table is not None and rewrite.changes:
+            work = partial(_rewrite, rewrite, table.metadata, table.io)
+            found = engine.run("merge", tasks, work, lambda task: task.file.file_size_in_bytes)
+        gone = [task for task, files in zip(tasks, found, strict=True) if files is not None]
+        files = [*rewrite.inserted(), *(file for files in found for file in files or ())]
+        self._overwrite(state, files, gone)
+        return files
 
-    def open(self) -> "Table | None":
-        """Return the table as it is now; None if it does not exist."""
-        if not self._catalog_file.exists():
-            return None
-        with closing(self._catalog()) as catalog, suppress(NoSuchTableError):
-            return catalog.load_table((self._namespace, self._name))
-        return None
-
-    def overwrite(
-        self,
-        table: "Table",
-        state: TableState,
-        moved: Sequence[StagedFile],
-        removed: Sequence[Path],
+    def _overwrite(
+        self, state: TableState, files: Sequence[StagedFile], gone: "Sequence[FileScanTask]"
     ) -> None:
         """Take files out of the table and put others in, in one snapshot that has the state."""
-        gone = set(removed)
-        old = _tasks_of(table)
+        table = self._table or self._create()
         # Change it in memory only: pyiceberg would retry a commit, on a snapshot that was not read.
         table.metadata.properties[TableProperties.COMMIT_NUM_RETRIES] = "0"
-        with table.transaction() as transaction:
-            if transaction.table_metadata.name_mapping() is None:
+        with closing(table.catalog), table.transaction() as transaction:
+            if table.metadata.name_mapping() is None:
                 mapping = table.schema().name_mapping.model_dump_json()
                 transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
             update = transaction.update_snapshot(snapshot_properties={PROPERTY: state.to_json()})
             with update.overwrite() as overwrite:
-                for task in old:
-                    if path_of(task.file.file_path) in gone:
-                        overwrite.delete_data_file(task.file)
-                paths = [file.path.as_uri() for file in moved]
-                for data_file in _parquet_files_to_data_files(
-                    table_metadata=transaction.table_metadata, file_paths=paths, io=table.io
-                ):
-                    overwrite.append_data_file(data_file)
+                for task in gone:
+                    overwrite.delete_data_file(task.file)
+                for file in files:
+                    place = self.folder.place(file)
+                    overwrite.append_data_file(
+                        parquet_file_to_data_file(table.io, transaction.table_metadata, place)
+                    )
 
-    def _create(self, schema: pa.Schema) -> "Table":
-        with full_disk_told(self.path):
+    def _create(self) -> "Table":
+        if self._warehouse is not None:
             self._warehouse.mkdir(parents=True, exist_ok=True)
         with closing(self._catalog()) as catalog:
             catalog.create_namespace_if_not_exists(self._namespace)
             return catalog.create_table(
-                (self._namespace, self._name), schema=schema, location=self.path.as_uri()
+                self._identifier, schema=self._new_columns, location=self._new_location
             )
 
-    def _was_committed(self, job: str) -> bool:
-        table = self.open()
-        states = map(_state_of, () if table is None else table.snapshots())
-        return any(state is not None and state.job == job for state in states)
+    @cached_property
+    def _new_location(self) -> str:
+        """The place of the table that is to be created."""
+        if self._warehouse is not None:
+            return Path(self.place).as_uri()
+        with closing(self._catalog()) as catalog:
+            catalog.create_namespace_if_not_exists(self._namespace)
+            new = catalog.create_table_transaction(self._identifier, schema=self._new_columns)
+            return new.table_metadata.location
+
+    def _version(self) -> str:
+        if self._table is None:
+            return ""
+        snapshot = self._table.current_snapshot()
+        return "" if snapshot is None else str(snapshot.snapshot_id)
+
+    def _moment(self) -> str:
+        return "" if self._table is None else self._table.metadata_location
+
+    def _columns(self) -> tuple[pa.Schema | None, Sequence[str]]:
+        if self._table is None:
+            return None, ()
+        divisions = [field.name for field in self._table.spec().fields]
+        return self._table.schema().as_arrow(), divisions
+
+    def _commits(self) -> Iterator[tuple[str | None, bool]]:
+        """Yield the snapshots that led to the current one.
+
+        An expiry forgets them; then they are in the earlier files of the table's metadata.
+        """
+        if self._table is None or self._table.current_snapshot() is None:
+            return
+        at: int | None = None
+        following = self._table.metadata.current_snapshot_id
+        for metadata in self._metadata(self._table):
+            known = {each.snapshot_id: each for each in metadata.snapshots}
+            if at is not None:
+                if at not in known:
+                    return  # it begins with that one
+                following = known[at].parent_snapshot_id
+            while following in known:
+                at, following = following, known[following].parent_snapshot_id
+                summary = known[at].summary
+                text = None if summary is None else summary.additional_properties.get(PROPERTY)
+                yield text, summary is None or summary.operation is not Operation.REPLACE
+
+    def _metadata(self, table: "Table") -> "Iterator[TableMetadata]":
+        yield table.metadata
+        for entry in reversed(table.metadata.metadata_log):
+            with suppress(FileNotFoundError):
+                yield FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+
+    def _tasks(self) -> "list[FileScanTask]":
+        if self._table is None or self._table.current_snapshot() is None:
+            return []
+        return list(self._table.scan().plan_files())
 
     @cached_property
     def _table(self) -> "Table | None":
         """The snapshot that all methods use."""
-        return self.open()
-
-    @property
-    def _catalog_file(self) -> Path:
-        return self._warehouse / "catalog.db"
+        if self._warehouse is not None and not (self._warehouse / "catalog.db").exists():
+            return None
+        with closing(self._catalog()) as catalog:
+            try:
+                return catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                return None
+            except Exception as error:  # those of catalogues and stores have no class in common
+                raise self.not_opened(error) from error
 
     def _catalog(self) -> "Catalog":
-        """Return the catalogue, which must be closed: it keeps its database open."""
-        return load_catalog(
-            "siltstone",
-            type="sql",
-            uri=f"sqlite:///{self._catalog_file}",
-            warehouse=self._warehouse.as_uri(),
-        )
+        """Return the catalogue, which must be closed: it may keep a database open.
+
+        Raises:
+            BadOption: pyiceberg is not configured for it.
+        """
+        if self._warehouse is not None:
+            uri = f"sqlite:///{self._warehouse / 'catalog.db'}"
+            return load_catalog(
+                "siltstone", type="sql", uri=uri, warehouse=self._warehouse.as_uri()
+            )
+        try:
+            return load_catalog(self._catalog_name)
+        except ValueError as error:
+            raise BadOption(
+                f"pyiceberg has no catalogue {self._catalog_name} ({error}); describe it in "
+                f".pyiceberg.yaml or by PYICEBERG_CATALOG__{self._catalog_name.upper()}__URI"
+            ) from error
 
 
-def _tasks_of(table: "Table | None") -> "list[FileScanTask]":
-    if table is None or table.current_snapshot() is None:
-        return []
-    return list(table.scan().plan_files())
+def _rewrite(
+    rewrite: Rewrite, metadata: "TableMetadata", io: "FileIO", task: "FileScanTask"
+) -> list[StagedFile] | None:
+    """Return the files that take the place of a file; None if it holds no changed key."""
 
+    def read(columns: Sequence[str]) -> pa.Table:
+        projected = metadata.schema().select(*columns)
+        return ArrowScan(metadata, io, projected, AlwaysTrue()).to_table([task])
 
-def _state_of(snapshot: "Snapshot") -> TableState | None:
-    if snapshot.summary is None:
-        return None
-    text = snapshot.summary.additional_properties.get(PROPERTY)
-    return None if text is None else TableState.from_json(text)
+    return rewrite.without_changed(read)

@@ -6,27 +6,29 @@ a reader finds either the old or the new files. Files that stay are linked, not 
 
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import shutil
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cached_property
+from contextlib import contextmanager, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import BadOption, Refused
+from siltstone.pipeline.sinks.rewrite import Rewrite
 from siltstone.pipeline.sinks.staging import (
+    Folder,
     StagedFile,
-    Staging,
+    conflict,
     full_disk_told,
-    not_changed,
     other_writer,
-    sweep,
-    taken_out,
 )
 from siltstone.pipeline.sinks.state import TableState, check_columns
 from siltstone.storage import files
@@ -46,22 +48,37 @@ class ParquetTable:
     All methods use the folder of one moment. A commit is refused if it has changed since.
     """
 
-    kind = "parquet"
-
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self.staging = Staging(self.path.with_name(f".{self.path.name}-staging"))
+        self.place = str(self.path)
+        self.staging = self.path.with_name(f".{self.path.name}-staging")
+        self.folder = Folder.local(str(self.staging / f"job-{uuid.uuid4().hex[:12]}"))
+        """Where tasks write."""
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other jobs from the table until the block ends.
+        """Keep other jobs from the table until the block ends; delete the files of killed ones.
+
+        A job holds the staging folder by a lock, which ends with the process, however that ends.
 
         Raises:
             Refused: Another job holds it.
+            SinkFailed: The place cannot be written.
         """
-        with self.staging.held(self.path, lambda _: True):
+        missing = [each for each in self.path.parents if not each.exists()]
+        with full_disk_told(self.path):
+            fd = self._lock()
+        try:
+            for left in self.staging.iterdir():
+                shutil.rmtree(left)
             self.look()
             yield
+        finally:
+            shutil.rmtree(self.staging, ignore_errors=True)
+            with suppress(OSError):  # newer files stay
+                for each in missing:
+                    each.rmdir()
+            os.close(fd)
 
     def look(self) -> None:
         """Use the present folder from now on."""
@@ -78,10 +95,10 @@ class ParquetTable:
         if not there:
             return None
         if text is None:
-            raise other_writer(self.path)
+            raise other_writer(self.place)
         state = TableState.from_json(text)
         if there != set(json.loads(text).get(_FILES, there)):
-            raise other_writer(self.path)
+            raise other_writer(self.place)
         return state
 
     def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
@@ -105,50 +122,98 @@ class ParquetTable:
         if keeps and there:
             check_columns(self.path, pq.read_schema(there[0]), schema)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         """Return the files of the table."""
-        return list(self._seen.files)
+        return [str(path) for path in self._seen.files]
 
     def commit(
+        self, state: TableState, schema: pa.Schema, files: Sequence[StagedFile], *, replaces: bool
+    ) -> str:
+        """Add files to the table, or put them in the place of all, in one step.
+
+        Raises:
+            Conflict: The folder has changed since it was read.
+            SinkFailed: The disk does not take it; the table is as it was.
+        """
+        return self._exchange(state, schema, files, () if replaces else self._seen.files)
+
+    def merge(
+        self,
+        engine: Engine,
+        state: TableState,
+        schema: pa.Schema,
+        changes: Sequence[StagedFile],
+        *,
+        by_partition: bool,
+    ) -> str:
+        """Put changed rows in the place of those with their keys; one without a value deletes.
+
+        Raises:
+            Conflict: The folder has changed since it was read.
+            SinkFailed: The disk does not take it; the table is as it was.
+        """
+        rewrite = Rewrite(
+            folder=self.folder, schema=schema, changes=changes, by_partition=by_partition
+        )
+        there = self._seen.files
+        work = partial(_rewrite, rewrite)
+        found = engine.run("merge", there, work, lambda path: path.stat().st_size)
+        kept = [path for path, files in zip(there, found, strict=True) if files is None]
+        written = [file for files in found for file in files or ()]
+        return self._exchange(state, schema, [*rewrite.inserted(), *written], kept)
+
+    def _exchange(
         self,
         state: TableState,
         schema: pa.Schema,
-        added: Iterable[StagedFile],
-        removed: Sequence[Path] | None,
+        added: Sequence[StagedFile],
+        kept: Iterable[Path],
     ) -> str:
-        """Remove files from the table (None: all) and add others, in one step.
-
-        Raises:
-            SinkFailed: The disk does not take it; the table is as it was.
-            Refused: The folder has changed since it was read.
-        """
-        gone = set(taken_out(self.files(), removed, self.path))
-        following = self.staging.folder / f"next-{state.job}"
+        following = self.staging / f"next-{uuid.uuid4().hex[:12]}"
         with full_disk_told(self.path):
             following.mkdir(parents=True)
-            for kept in set(self.files()) - gone:
-                _link_or_copy(kept, following / kept.name)
+            for path in kept:
+                _link_or_copy(path, following / path.name)
             for file in added:
-                os.rename(file.path, following / file.path.name)  # noqa: PTH104  # as it says
+                _link_or_copy(Path(self.folder.place(file)), following / file.name)
             if not any(following.glob("*.parquet")):
-                empty = following / "part-empty.parquet"
-                pq.write_table(schema.empty_table(), empty)
+                pq.write_table(schema.empty_table(), following / "part-empty.parquet")
             names = sorted(path.name for path in following.glob("*.parquet"))
             noted = json.loads(state.to_json()) | {_FILES: names}
             (following / STATE_FILE).write_text(json.dumps(noted))
             files.fsync_directory(following)
             if self._look_again() != self._seen:
-                raise not_changed(
-                    f"table {self.path}", self.staging.folder, (), "its files are others"
-                )
+                raise conflict(self.place, "its files are others")
             if self.path.exists():
                 exchange(following, self.path)
             else:
                 os.rename(following, self.path)  # noqa: PTH104  # as it says
             files.fsync_directory(self.path.parent)
-            sweep(self.staging.folder)
+        for file in added:
+            self.folder.delete(file.name)
         self.look()
         return state.job
+
+    def _lock(self) -> int:
+        while True:
+            self.staging.mkdir(parents=True, exist_ok=True)
+            try:
+                fd = os.open(self.staging, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # an earlier job has just removed it
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if self.staging.exists() and os.path.samestat(os.fstat(fd), self.staging.stat()):
+                    return fd
+            except BlockingIOError as error:
+                os.close(fd)
+                raise Refused(
+                    f"another job is writing {self.path}; run this one again when that has ended"
+                ) from error
+            except OSError:
+                os.close(fd)
+                raise
+            os.close(fd)
 
     @cached_property
     def _seen(self) -> "_Seen":
@@ -168,6 +233,13 @@ class _Seen(NamedTuple):
 
     state: str | None
     files: tuple[Path, ...]
+
+
+def _rewrite(rewrite: Rewrite, path: Path) -> list[StagedFile] | None:
+    """Return the files that take the place of a file; None if it holds no changed key."""
+    return rewrite.without_changed(
+        lambda columns: pq.read_table(path, columns=list(columns), partitioning=None)
+    )
 
 
 def _is_of_table(path: Path) -> bool:

@@ -1,114 +1,129 @@
 """Files that tasks write beside a table; a commit makes them part of it.
 
 Each attempt of a task writes under names of its own. An attempt that is thrown away, by a retry or
-by speculation, leaves files that no commit names; the next job deletes them.
+by speculation, leaves files that no commit names. The job deletes them at its end; those of a
+killed job stay until the table's own maintenance (VACUUM, removal of orphan files) deletes them.
 """
 
 import errno
-import fcntl
-import json
-import os
-import shutil
+import random
+import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final, Self
-from urllib.parse import unquote, urlparse
+from dataclasses import dataclass, field
+from typing import Final, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from siltstone.pipeline.errors import PipelineError, Refused
+from siltstone.pipeline.stores import join
 
-STAGING: Final = "_staging"
+R = TypeVar("R")
+
 ROW_GROUP_ROWS: Final = 256 << 10
 FILE_BYTES: Final = 256 << 20
 COMPRESSION: Final = "snappy"
 NO_SPACE: Final = "No space left on device"
-"""The kernel's words for it, the same in Python, Arrow and Java."""
-_SUFFIX: Final = ".parquet"
-_MOVED: Final = "moved.json"
+"""The kernel's words for it, the same in Python, Arrow, Rust and Java."""
+TRIES: Final = 12
+_PAUSE_SECONDS: Final = 0.05
+_MOST_SECONDS: Final = 2.0
 
 
 class SinkFailed(PipelineError):  # noqa: N818  # as all of `pipeline.errors`
     """The table cannot be written; it is as it was."""
 
 
+class Conflict(Refused):
+    """Another writer has committed since the table was read; nothing was changed."""
+
+
+def retried(attempt: Callable[[], R]) -> R:
+    """Return the result of an attempt, which is made again on fresh state after a conflict.
+
+    Raises:
+        Refused: Other writers were first each time.
+    """
+    for number in range(TRIES):
+        try:
+            return attempt()
+        except Conflict as error:
+            if number == TRIES - 1:
+                raise Refused(
+                    f"{error}; that was so {TRIES} times, so run the job again when they rest"
+                ) from error
+            most = min(_MOST_SECONDS, _PAUSE_SECONDS * 2**number)
+            time.sleep(random.uniform(most / 2, most))  # noqa: S311  # a pause is no secret
+    raise AssertionError
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
     """A Parquet file that a task has written; offsets are of its rows, both inclusive."""
 
-    path: Path
+    name: str
     rows: int
     size: int
     min_offset: int = -1
     max_offset: int = -1
 
 
-class Staging:
-    """The folder beside a table in which its jobs write, one job at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """The folder in which the tasks of a job write, on any file system; it is sent to them."""
 
-    A job has a folder of its own in it, and holds the folder itself by a lock, which ends with the
-    process, however that ends.
-    """
+    files: fs.FileSystem
+    path: str
+    uri: str
+    """As the table's library names it."""
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    """A part of the names of all files of this job."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.folder = root / f"job-{uuid.uuid4().hex[:12]}"
-        """The folder of this job."""
+    @classmethod
+    def local(cls, path: str) -> Self:
+        """Return a folder of this machine."""
+        return cls(files=fs.LocalFileSystem(), path=path, uri=path)
 
-    @contextmanager
-    def held(self, table: Path, was_committed: Callable[[str], bool]) -> Iterator[None]:
-        """Keep other jobs from the table until the block ends; delete the files of killed ones.
+    def place(self, file: StagedFile) -> str:
+        """Return where a file is, as the table's library names it."""
+        return join(self.uri, file.name)
 
-        ``was_committed`` tells whether a commit is in the table.
+    def new_name(self) -> str:
+        """Return a name for one more file."""
+        return f"part-{self.run}-{uuid.uuid4().hex}.parquet"
 
-        Raises:
-            Refused: Another job holds it.
-            SinkFailed: The place cannot be written.
-        """
-        missing = [each for each in (self.root, *self.root.parents) if not each.exists()]
-        with full_disk_told(table):
-            fd = self._lock(table)
-        try:
-            _sweep_left(self.root, was_committed)
-            yield
-        finally:
-            if not _notes(self.root):  # otherwise the next job checks if it was committed
-                sweep(self.root)
-                with suppress(OSError):  # newer files stay
-                    for each in missing[1:]:
-                        each.rmdir()
-            os.close(fd)
+    def create(self, name: str) -> pa.NativeFile:
+        """Open a new file to write it."""
+        self.files.create_dir(self.path, recursive=True)
+        return self.files.open_output_stream(join(self.path, name))
 
-    def _lock(self, table: Path) -> int:
-        while True:
-            self.root.mkdir(parents=True, exist_ok=True)
-            try:
-                fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue  # an earlier job has just removed it
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if self.root.exists() and os.path.samestat(os.fstat(fd), self.root.stat()):
-                    return fd
-            except BlockingIOError as error:
-                os.close(fd)
-                raise Refused(
-                    f"another job is writing {table}; run this one again when that has ended"
-                ) from error
-            except OSError:
-                os.close(fd)
-                raise
-            os.close(fd)
+    def read(self, file: StagedFile) -> pa.Table:
+        """Return the rows of a file."""
+        with self.files.open_input_file(join(self.path, file.name)) as opened:
+            return pq.ParquetFile(opened).read()
 
+    def missing(self, files: Iterable[StagedFile]) -> list[str]:
+        """Return the names of those files that do not exist."""
+        names = [file.name for file in files]
+        found = self.files.get_file_info([join(self.path, name) for name in names])
+        pairs = zip(names, found, strict=True)
+        return [name for name, facts in pairs if facts.type == fs.FileType.NotFound]
 
-def path_of(uri: str) -> Path:
-    """Return where a file of a table is, by a path or a file URL."""
-    return Path(unquote(urlparse(uri).path) if "://" in uri else uri)
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists."""
+        with suppress(FileNotFoundError):
+            self.files.delete_file(join(self.path, name))
+
+    def sweep(self, kept: Collection[str]) -> None:
+        """Delete all files of this job but some."""
+        selector = fs.FileSelector(self.path, allow_not_found=True)
+        for facts in self.files.get_file_info(selector):
+            if facts.base_name.startswith(f"part-{self.run}-") and facts.base_name not in kept:
+                self.delete(facts.base_name)
 
 
 class ParquetFiles:
@@ -117,12 +132,13 @@ class ParquetFiles:
     Leaving the block by an exception deletes the written files.
     """
 
-    def __init__(self, folder: Path, schema: pa.Schema, file_bytes: int = FILE_BYTES) -> None:
+    def __init__(self, folder: Folder, schema: pa.Schema, file_bytes: int = FILE_BYTES) -> None:
         self.staged: list[StagedFile] = []
         self._folder = folder
         self._schema = schema
         self._file_bytes = file_bytes
-        self._path: Path | None = None
+        self._name = ""
+        self._file: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._bytes = 0
@@ -136,11 +152,12 @@ class ParquetFiles:
             self._finish()
             return
         with suppress(OSError, pa.ArrowException):
-            if self._writer is not None:
+            if self._writer is not None and self._file is not None:
                 self._writer.close()
-        for path in [*(each.path for each in self.staged), self._path]:
-            if path is not None:
-                path.unlink(missing_ok=True)
+                self._file.close()
+        for name in [*(each.name for each in self.staged), self._name]:
+            if name:
+                self._folder.delete(name)
 
     def write(self, table: pa.Table) -> None:
         """Add rows, which have the schema's columns.
@@ -150,7 +167,7 @@ class ParquetFiles:
         """
         if not table.num_rows:
             return
-        with full_disk_told(self._folder):
+        with full_disk_told(self._folder.uri):
             if self._writer is None:
                 self._open()
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)  # type: ignore[union-attr]
@@ -163,33 +180,36 @@ class ParquetFiles:
             self._finish()
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._path = self._folder / f"part-{uuid.uuid4().hex}{_SUFFIX}"
+        self._name = self._folder.new_name()
+        self._file = self._folder.create(self._name)
         self._writer = pq.ParquetWriter(
-            self._path, self._schema, compression=COMPRESSION, use_dictionary=False
+            self._file, self._schema, compression=COMPRESSION, use_dictionary=False
         )
 
     def _finish(self) -> None:
-        if self._writer is None or self._path is None:
+        if self._writer is None or self._file is None:
             return
-        with full_disk_told(self._folder):
+        with full_disk_told(self._folder.uri):
             self._writer.close()
+            size = self._file.tell()
+            self._file.close()
         self.staged.append(
             StagedFile(
-                path=self._path,
+                name=self._name,
                 rows=self._rows,
-                size=self._path.stat().st_size,
+                size=size,
                 min_offset=min(self._bounds, default=-1),
                 max_offset=max(self._bounds, default=-1),
             )
         )
-        self._writer = self._path = None
+        self._writer = self._file = None
+        self._name = ""
         self._rows = self._bytes = 0
         self._bounds = []
 
 
-def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[StagedFile]:
-    """Write tables into a staging folder and return the files.
+def write_tables(folder: Folder, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[StagedFile]:
+    """Write tables into a folder and return the files.
 
     Raises:
         SinkFailed: The disk is full.
@@ -200,98 +220,40 @@ def write_tables(folder: Path, schema: pa.Schema, tables: Iterable[pa.Table]) ->
     return written.staged
 
 
-def move_into(
-    folder: Path, staging: Path, job: str, staged: Iterable[StagedFile]
-) -> list[StagedFile]:
-    """Rename staged files into the folder of a table, where they count after a commit.
-
-    Their names are first noted in the staging folder, for the next job if this one is killed.
-    """
-    moved = [replace(file, path=folder / file.path.name) for file in staged]
-    with full_disk_told(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        staging.mkdir(parents=True, exist_ok=True)
-        note = {"job": job, "files": [str(file.path) for file in moved]}
-        (staging / _MOVED).write_text(json.dumps(note))
-        for file in moved:
-            os.rename(staging / file.path.name, file.path)  # noqa: PTH104  # one file system
-    return moved
-
-
-def sweep(folder: Path) -> None:
-    """Delete a staging folder."""
-    with suppress(FileNotFoundError):
-        shutil.rmtree(folder)
-
-
-def _sweep_left(root: Path, was_committed: Callable[[str], bool]) -> None:
-    """Delete the files of killed jobs, which may have been about to commit."""
-    for path in _notes(root):
-        try:
-            note = json.loads(path.read_text())
-        except ValueError:
-            continue  # killed before it had moved a file
-        if not was_committed(note["job"]):
-            for name in note["files"]:
-                Path(name).unlink(missing_ok=True)
-    for left in root.iterdir():
-        if left.is_dir():
-            sweep(left)
-        else:
-            left.unlink()
-
-
-def _notes(root: Path) -> list[Path]:
-    return [*root.glob(_MOVED), *root.glob(f"*/{_MOVED}")]
-
-
-def taken_out(there: Sequence[Path], removed: Sequence[Path] | None, table: Path) -> list[Path]:
-    """Return the files that a commit takes out of a table: all of them for None.
-
-    Raises:
-        Refused: One is not in the version that was read.
-    """
-    if removed is None:
-        return list(there)
-    missing = sorted(set(removed) - set(there))
-    if missing:
-        raise Refused(
-            f"{missing[0].name} is not in the version of {table} that was read, so the table was "
-            "not changed; run the job again"
-        )
-    return list(removed)
-
-
-def other_writer(table: Path) -> Refused:
-    """Return the error for a table whose newest rows another program has written."""
+def other_writer(table: str) -> Refused:
+    """Return the error for a table with rows, in whose commits no state is found."""
     return Refused(
-        f"{table} has rows, and the newest are not of a job of this pipeline: another writer made "
-        "or changed it, so its part of the topic is not known; name another table, or delete "
-        "its rows to have it built from the start"
+        f"{table} has rows, and no commit of a job of this pipeline is known: another writer made "
+        "it or made it again, or its history was cleaned, so its part of the topic is not known; "
+        "name another table, or delete its rows to have it built from the start"
     )
 
 
-def not_changed(table: str, staging: Path, moved: Iterable[StagedFile], reason: object) -> Refused:
-    """Delete the files of a commit, since another writer was first, and return the error."""
-    for file in moved:
-        file.path.unlink(missing_ok=True)
-    sweep(staging)
-    return Refused(
-        f"the {table} was not changed: another writer has changed it since it was read "
-        f"({reason}); run the job again"
+def conflict(table: str, reason: object) -> Conflict:
+    """Return the error for a table that another writer has changed."""
+    return Conflict(
+        f"{table} was not changed: another writer has changed it since it was read ({reason})"
     )
 
 
-def full_disk(folder: Path) -> SinkFailed:
+def full_disk(place: object) -> SinkFailed:
     """Return the error for a full disk."""
     return SinkFailed(
-        f"the disk of {folder} is full; make room and run the job again: the table is as it was"
+        f"the disk of {place} is full; make room and run the job again: the table is as it was"
     )
+
+
+def not_written(place: object, error: Exception) -> SinkFailed:
+    """Return the sentence of an error that a disk or a library reports."""
+    is_full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
+    if is_full or NO_SPACE in str(error):
+        return full_disk(place)
+    return SinkFailed(f"{place} cannot be written ({error}); the table is as it was")
 
 
 @contextmanager
-def full_disk_told(folder: Path) -> Iterator[None]:
-    """Turn an error of a full disk into `SinkFailed`, which says what to do.
+def full_disk_told(place: object) -> Iterator[None]:
+    """Turn an error of a disk into `SinkFailed`, which says what to do.
 
     Raises:
         SinkFailed: The disk is full.
@@ -299,6 +261,4 @@ def full_disk_told(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT} or NO_SPACE in str(error):
-            raise full_disk(folder) from error
-        raise SinkFailed(f"{folder} cannot be written ({error}); the table is as it was") from error
+        raise not_written(place, error) from error

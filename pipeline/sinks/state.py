@@ -28,6 +28,8 @@ class TableState:
     job: str
     topic: str
     topic_id: str
+    cluster_id: str = ""
+    """Empty if it is not known, as in states of earlier versions."""
     taken_at_ms: int
     key_scope: str
     columns: tuple[str, ...]
@@ -48,6 +50,7 @@ class TableState:
             facts = json.loads(text)
             facts["offsets"] = {int(number): at for number, at in facts["offsets"].items()}
             facts["columns"] = tuple(facts["columns"])
+            facts.setdefault("cluster_id", "")
             return cls(**{name: facts[name] for name in cls.__slots__})
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"that is not the state of a snapshot table: {error!r}") from error

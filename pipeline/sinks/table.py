@@ -1,4 +1,4 @@
-"""The sinks that ``--to`` names: ``parquet:DIR``, ``delta:DIR``, ``iceberg:WAREHOUSE/TABLE``."""
+"""The sinks that ``--to`` names: folders of Parquet, tables of Delta and Iceberg."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,31 +19,43 @@ def open_table(target: str) -> TableSink:
 
     Raises:
         BadOption: The kind of table does not exist.
-        Refused: The place is a URI.
+        Refused: The place cannot have such a table.
     """
-    if "://" in target:
-        raise Refused(
-            f"{target} is no place that can be written: tables are folders of a file system that "
-            "this machine sees; name one by its path, such as delta:/data/users"
-        )
     kind, colon, place = target.partition(":")
-    if not colon:
+    if not colon or place.startswith("//"):
         kind, place = "parquet", target
     if not place:
         raise BadOption(f"--to {target} names no place; write for example parquet:/data/users")
     if kind == "parquet":
         from siltstone.pipeline.sinks.parquet import ParquetTable  # noqa: PLC0415  # each needs its package
 
+        if "://" in place:
+            raise Refused(
+                f"{target} cannot be changed by one step, as a folder of this machine can; take "
+                "a table, such as delta:s3://bucket/users"
+            )
         return ParquetTable(Path(place))
     if kind == "delta":
         from siltstone.pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # likewise
 
-        return DeltaSink(Path(place))
+        return DeltaSink(place)
     if kind == "iceberg":
-        from siltstone.pipeline.sinks.iceberg import IcebergSink  # noqa: PLC0415  # likewise
-
-        warehouse, slash, name = place.rstrip("/").rpartition("/")
-        if not slash or not warehouse:
-            raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE")
-        return IcebergSink(Path(warehouse), name)
+        return _iceberg(target, place)
     raise BadOption(f"--to {target}: {kind} is not parquet, delta or iceberg")
+
+
+def _iceberg(target: str, place: str) -> "IcebergSink":
+    from siltstone.pipeline.sinks.iceberg import IcebergSink  # noqa: PLC0415  # as above
+
+    if "://" in place:
+        raise Refused(
+            f"{target} names no catalogue, which says what the newest snapshot is; configure one "
+            "for pyiceberg and write iceberg:CATALOGUE.NAMESPACE.TABLE"
+        )
+    warehouse, slash, name = place.rstrip("/").rpartition("/")
+    catalog, _, table = place.partition(".")
+    if slash and warehouse:
+        return IcebergSink(name, warehouse=Path(warehouse))
+    if not slash and catalog and "." in table.strip("."):
+        return IcebergSink(table, catalog=catalog)
+    raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE or CATALOGUE.NAMESPACE.TABLE")

@@ -57,11 +57,11 @@ def test_a_uri_is_no_path(arguments: list[str], capsys: pytest.CaptureFixture[st
 def test_a_table_in_object_storage(
     job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command says that it cannot write there and makes nothing."""
+    """The command says that such a table cannot be written there and makes nothing."""
     monkeypatch.chdir(tmp_path)
-    arguments = [job, "t", "--to", "delta:s3://b/t", "--engine", "local", "--archive", "/none"]
+    arguments = [job, "t", "--to", "parquet:s3://b/t", "--engine", "local", "--archive", "/none"]
 
     assert main(arguments) == 1
 
-    assert "delta:s3://b/t is no place that can be written" in capsys.readouterr().err
+    assert "parquet:s3://b/t cannot be changed by one step" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.jobs.stream import BATCH
 from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
@@ -28,10 +29,10 @@ RECORDS = 100 * (KILLS + 3)
 SECONDS = 120.0
 TOPIC = "killed"
 MOMENTS = (
-    ".table-staging/**/*.parquet",  # where tasks write
+    ".table-staging/**/*.parquet",  # the driver writes
     f"table/{STATE_FILE}",  # the table has it, the checkpoint does not know yet
     "checkpoint/offsets/[0-9]*",  # a batch is planned
-    ".table-staging/*/batch-*/_temporary",  # tasks write
+    f"checkpoint/{BATCH}/_temporary",  # tasks write
 )
 """When it is killed: as soon as one of these changes."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120 + 60 * KILLS)]

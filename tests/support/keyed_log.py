@@ -34,6 +34,8 @@ class KeyedLog:
         self._chance = random.Random(seed)
         self._config = TopicConfig(index_interval_bytes=512)
         self._clock_ms = TIMESTAMP
+        self.records: list[tuple[int, int, bytes, bytes | None]] = []
+        """Partition, offset, key and value of all that have a key."""
         self._partitions = [
             _Partition(root / str(TopicPartition("t", number))) for number in range(partitions)
         ]
@@ -41,6 +43,7 @@ class KeyedLog:
 
     def remake(self, topic_id: int = 8) -> None:
         """Delete the topic and create an empty one of its name."""
+        self.records.clear()
         for partition in self._partitions:
             shutil.rmtree(partition.folder, ignore_errors=True)
             partition.folder.mkdir(parents=True)
@@ -119,6 +122,8 @@ class KeyedLog:
         for key, value in rows:
             if key is not None:
                 partition.values[key] = (self._clock_ms, value)
+                number = self._partitions.index(partition)
+                self.records.append((number, partition.end, key, value))
             self._clock_ms += 1
             partition.end += 1
 

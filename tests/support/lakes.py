@@ -1,0 +1,142 @@
+"""Other writers of tables: delta-rs and pyiceberg themselves, which know nothing of our jobs."""
+
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+from pyiceberg.expressions import And, EqualTo, Or
+
+from siltstone.pipeline.sinks.table import open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+@contextmanager
+def iceberg_table(target: str) -> "Iterator[Table]":
+    """Yield the table of ``iceberg:WAREHOUSE/TABLE`` as pyiceberg opens it."""
+    warehouse, _, name = target.removeprefix("iceberg:").rpartition("/")
+    uri = f"sqlite:///{warehouse}/catalog.db"
+    catalog = load_catalog("siltstone", type="sql", uri=uri, warehouse=Path(warehouse).as_uri())
+    with closing(catalog):
+        yield catalog.load_table(("default", name))
+
+
+def read(target: str) -> pa.Table | None:
+    """Return the rows of a table by its own library; None without a table."""
+    files = open_table(target).files()
+    if not files:
+        return None
+    kind, _, place = target.partition(":")
+    if kind == "delta":
+        return DeltaTable(place).to_pyarrow_table()
+    if kind == "iceberg":
+        with iceberg_table(target) as table:
+            return table.scan().to_arrow()
+    return ds.dataset(files).to_table()
+
+
+class Batch:
+    """The part of Spark's DataFrame that a stream uses: it is written as Parquet."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self.write = self
+
+    def select(self, columns: list[str]) -> "Batch":
+        """Return the batch with these columns."""
+        return Batch(self._rows.select(columns))
+
+    def mode(self, _: str) -> "Batch":
+        """Return the batch: its folder is new."""
+        return self
+
+    def parquet(self, folder: str) -> None:
+        """Write the rows."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        pq.write_table(self._rows, Path(folder) / "part-0.parquet")
+
+
+class OtherWriter:
+    """A writer of the same table."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+        self.kind, _, self._place = target.partition(":")
+
+    def compact(self) -> None:
+        """Write the same rows into fewer files: OPTIMIZE, or an overwrite by all rows."""
+        if self.kind == "delta":
+            DeltaTable(self._place).optimize.compact()
+            return
+        self.rewrite()
+
+    def rewrite(self) -> None:
+        """Write all rows again in the place of all, on the version that they were read from."""
+        if self.kind == "delta":
+            delta = DeltaTable(self._place)
+            write_deltalake(delta, delta.to_pyarrow_table(), mode="overwrite")
+            return
+        with iceberg_table(self.target) as table:
+            table.overwrite(table.scan().to_arrow())
+
+    def upsert(self, rows: pa.Table) -> None:
+        """Put rows in the place of those with their key and partition."""
+        if self.kind == "delta":
+            DeltaTable(self._place).merge(
+                rows, "t.key = s.key and t.partition = s.partition", "s", "t"
+            ).when_matched_update_all().when_not_matched_insert_all().execute()
+            return
+        named = [
+            And(EqualTo("key", row["key"]), EqualTo("partition", row["partition"]))  # type: ignore[call-arg, arg-type]
+            for row in rows.to_pylist()
+        ]
+        with iceberg_table(self.target) as table, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that no row was deleted
+            table.overwrite(rows, named[0] if len(named) == 1 else Or(*named))
+
+    def make_again(self) -> None:
+        """Delete the table with its history."""
+        if self.kind == "delta":
+            shutil.rmtree(self._place)
+            return
+        with iceberg_table(self.target) as table:
+            table.catalog.drop_table(table.name())
+            shutil.rmtree(table.location().removeprefix("file://"))
+
+    def append(self, rows: pa.Table) -> None:
+        """Add rows."""
+        if self.kind == "delta":
+            write_deltalake(self._place, rows, mode="append")
+            return
+        with iceberg_table(self.target) as table:
+            table.append(rows)
+
+    def vacuum(self) -> None:
+        """Delete the files that no version of the last week needs, and change a property."""
+        if self.kind == "delta":
+            delta = DeltaTable(self._place)
+            delta.vacuum(dry_run=False)
+            delta.alter.set_table_properties({"delta.logRetentionDuration": "interval 60 days"})
+            return
+        with iceberg_table(self.target) as table, table.transaction() as transaction:
+            transaction.set_properties({"write.metadata.compression-codec": "none"})
+
+    def expire(self) -> None:
+        """Forget all older snapshots; Delta has the vacuum for that, and keeps its log."""
+        if self.kind == "delta":
+            DeltaTable(self._place).create_checkpoint()
+            return
+        with iceberg_table(self.target) as table:
+            current = table.current_snapshot()
+            ids = [each.snapshot_id for each in table.snapshots() if each != current]
+            if ids:
+                table.maintenance.expire_snapshots().by_ids(ids).commit()
