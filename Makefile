@@ -196,7 +196,7 @@ large: setup
 SEEDS ?= 10000
 FIRST ?= 0
 simulate: setup
-	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(IMAGES),--images $(IMAGES)) $(ARGS)
+	@$(BIN)/python -m tests.simulator $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --first $(FIRST)) $(if $(STEPS),--steps $(STEPS)) $(if $(IMAGES),--images $(IMAGES)) $(ARGS)
 
 COVERAGE := .cache/coverage
 $(COVERAGE)/coverage: Makefile | setup

@@ -23,24 +23,29 @@ _KEPT: Final = Path(os.environ.get("SILTSTONE_CACHE") or _ROOT / ".cache", "simu
 _SHRINK_SECONDS: Final = 60.0
 
 
-def _tell_one(plan: Plan, images: int) -> int:
-    history, fault = play(plan, images=images)
+def _tell_one(plan: Plan, options: argparse.Namespace) -> int:
+    history, fault = play(plan, images=options.images)
     print("\n".join(history.story))
     print(f"topics: {plan.parts}\nsettings: {plan.settings} world: {plan.world}")
     print("nothing was wrong" if fault is None else f"WRONG {fault}")
     if fault is None:
         return 0
-    _tell_cut_down(history.plan, fault)
+    _tell_cut_down(history.plan, fault, options)
     return 1
 
 
-def _tell_cut_down(plan: Plan, fault: str) -> None:
+def _tell_cut_down(plan: Plan, fault: str, options: argparse.Namespace) -> None:
     small, fault, tries = shrink(plan, fault, _SHRINK_SECONDS)
     history, _ = play(small)
     print(f"\nseed {plan.seed} in {len(small.steps)} steps, after {tries} tries:")
     print("\n".join(history.story))
+    again = f"make simulate SEED={plan.seed}"
+    again += f" STEPS={options.steps}" if options.steps != STEPS else ""
+    again += f" IMAGES={options.images}" if options.images > 1 else ""
+    if options.plan:
+        again = f"python -m tests.simulator --plan {options.plan}"
     print(
-        f"WRONG {fault}\n\nto repeat it: make simulate SEED={plan.seed}"
+        f"WRONG {fault}\n\nto repeat it: {again}"
         f"\nto keep it, in tests/simulator/kept/NAME.json:\n{as_test(history, fault)}"
     )
 
@@ -66,7 +71,7 @@ def _tell_many(options: argparse.Namespace) -> int:
         print(f"the first of {len(wrong)}, seed {seed}: {fault}", flush=True)
         begin()
         history, _ = play(draw(seed, options.steps), images=options.images)
-        _tell_cut_down(history.plan, fault)
+        _tell_cut_down(history.plan, fault, options)
     return 1 if wrong else 0
 
 
@@ -100,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.kept:
         return _tell_kept(options.kept)
     plan = read_plan(options.plan) if options.plan else draw(options.seed, options.steps)
-    return _tell_one(plan, options.images)
+    return _tell_one(plan, options)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
