@@ -103,6 +103,11 @@ class ReadOptions:
         Raises:
             BadOption: with a sentence for each fault.
         """
+        if "provider" in options:
+            raise BadOption(
+                "Spark hands the options of a table in its catalog to no source in Python: say "
+                "CREATE TEMPORARY VIEW ... USING siltstone OPTIONS (...)"
+            )
         values: dict[str, Any] = {}
         kafka: dict[str, str] = {}
         faults = []

@@ -250,3 +250,14 @@ def test_a_job_for_kafka_moves_over(load: Load, rows: SiltstoneProcess) -> None:
 
     assert found.select(f.spark_partition_id()).distinct().count() >= 4
     assert found.count() == COUNT
+
+
+def test_a_topic_is_a_view_in_sql(spark: "SparkSession", archive: Archive) -> None:
+    """A table of the catalog is refused: Spark would read it without its options."""
+    archive.fill_plain(1000)
+    using = f"USING siltstone OPTIONS (archive '{archive.root}', subscribe 't')"
+    spark.sql(f"CREATE TEMPORARY VIEW topic_t {using}")
+
+    assert spark.sql("SELECT max(offset) AS last FROM topic_t").collect()[0].last == 999
+    with pytest.raises(PySparkException, match="say CREATE TEMPORARY VIEW"):
+        spark.sql(f"CREATE TABLE table_t {using}")
