@@ -6,6 +6,7 @@ epoll set, which all senders share, for sockets with room, and fills each of the
 
 import asyncio
 import errno
+import logging
 import os
 import ssl
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,8 @@ from siltstone.broker.process import sockets
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
 from siltstone.storage.files import disk
+
+_logger = logging.getLogger(__name__)
 
 CHUNK_BYTES: Final = 128 * 1024
 """How many bytes are encrypted at a time; none are kept while a socket has no room."""
@@ -91,6 +94,9 @@ class TlsSenders:
                 reason = None
             except OSError as error:
                 reason = error.strerror or str(error)
+            except Exception as error:  # the other sockets need the thread
+                _logger.exception("encrypted answer cannot be sent")
+                reason = f"the broker failed: {type(error).__name__}"
             self._loop.call_soon_threadsafe(self._finish, socket, row, reason)
 
     def _finish(self, socket: int, row: _Row, reason: str | None) -> None:

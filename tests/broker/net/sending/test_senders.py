@@ -8,15 +8,18 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from siltstone.broker.net.sending.senders import Senders
 from siltstone.broker.net.sending.threads import SendingThreads
+from siltstone.broker.net.tls import senders as tls_senders
+from siltstone.broker.net.tls.senders import TlsSenders
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.segment.open_file import SegmentFile
-from tests.support.waiting import within
+from tests.support.waiting import equals, give_turns_until, within
 
 SIZE = 3 << 20
 
@@ -237,3 +240,23 @@ async def test_senders_for_which_the_system_has_nothing(
     sending.close()
     io.close()
     assert descriptors() == before
+
+
+async def test_a_fault_of_the_broker_ends_one_encrypted_answer(
+    monkeypatch: pytest.MonkeyPatch, open_pair: Opener
+) -> None:
+    """And not the thread, which the answers of all others need."""
+    encrypting = TlsSenders(1)
+    reasons: list[str | None] = []
+
+    def fail(*_: object) -> bool:
+        raise MemoryError
+
+    monkeypatch.setattr(tls_senders, "_send", fail)
+    for number in (1, 2):
+        tls: Any = open_pair()[0]
+        encrypting.send(tls, [b"answer"], reasons.append)
+        await give_turns_until(lambda: len(reasons), "the end of an answer", equals(number))
+    encrypting.close()
+
+    assert reasons == ["the broker failed: MemoryError"] * 2
