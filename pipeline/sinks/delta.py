@@ -74,7 +74,7 @@ class DeltaSink(Lake):
         if rewrite.changes:
             same = "t.key = s.key and t.partition = s.partition"
             table.merge(
-                pa.RecordBatchReader.from_batches(rewrite.schema.append(_IS_NEW), _twice(rewrite)),
+                _twice(rewrite),
                 f"{same if rewrite.by_partition else 't.key = s.key'} and not s.{_IS_NEW.name}",
                 source_alias="s",
                 target_alias="t",
@@ -127,16 +127,15 @@ class DeltaSink(Lake):
             raise self.not_opened(error) from error
 
 
-def _twice(rewrite: Rewrite) -> Iterator[pa.RecordBatch]:
-    """Yield changed rows twice: once to delete the rows of their keys, once to be inserted.
+def _twice(rewrite: Rewrite) -> pa.Table:
+    """Return changed rows twice: once to delete the rows of their keys, once to be inserted.
 
-    An update would leave each of several rows of a key, as an append of another writer makes.
+    An update would leave each of several rows of a key, as an append of another writer makes. They
+    are read before the merge: in it, delta-rs cannot be asked for a file in a store.
     """
-    for file in rewrite.changes:
-        for batch in rewrite.folder.read(file).to_batches():
-            for is_new in (False, True):
-                flags = pa.repeat(pa.scalar(is_new), batch.num_rows)
-                yield batch.append_column(_IS_NEW, flags)
+    rows = pa.concat_tables([rewrite.folder.read(file) for file in rewrite.changes])
+    flags = [pa.repeat(pa.scalar(is_new), rows.num_rows) for is_new in (False, True)]
+    return pa.concat_tables([rows.append_column(_IS_NEW, each) for each in flags])
 
 
 def _properties(state: TableState) -> CommitProperties:

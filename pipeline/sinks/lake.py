@@ -23,6 +23,7 @@ from siltstone.pipeline.sinks.staging import (
     conflict,
     not_written,
     other_writer,
+    said,
 )
 from siltstone.pipeline.sinks.state import TableState, check_columns
 
@@ -164,7 +165,7 @@ class Lake(ABC):
     def not_opened(self, error: Exception) -> SinkFailed:
         """Return the sentence of an error that came while the table was opened."""
         return SinkFailed(
-            f"the table {self.place} cannot be opened ({error}); see whether its store or "
+            f"the table {self.place} cannot be opened ({said(error)}); see whether its store or "
             "catalogue is reached, and with which settings"
         )
 
@@ -201,8 +202,8 @@ class Lake(ABC):
             after = self._moment()
         except Exception as second:  # noqa: BLE001  # as above
             raise SinkFailed(
-                f"whether {self.place} was changed is not known ({error}; {second}); run the job "
-                "again: it goes on from what the table has"
+                f"whether {self.place} was changed is not known ({said(error)}; {said(second)}); "
+                "run the job again: it goes on from what the table has"
             ) from error
         self._is_sure = True
         if after != before:

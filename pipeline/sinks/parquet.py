@@ -183,7 +183,7 @@ class ParquetTable:
             (following / STATE_FILE).write_text(json.dumps(noted))
             files.fsync_directory(following)
             if self._look_again() != self._seen:
-                raise conflict(self.place, "its files are others")
+                raise conflict(self.place, FileExistsError("its files are others"))
             if self.path.exists():
                 exchange(following, self.path)
             else:

@@ -7,6 +7,7 @@ killed job stay until the table's own maintenance (VACUUM, removal of orphan fil
 
 import errno
 import random
+import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -29,6 +30,8 @@ FILE_BYTES: Final = 256 << 20
 COMPRESSION: Final = "snappy"
 NO_SPACE: Final = "No space left on device"
 """The kernel's words for it, the same in Python, Arrow, Rust and Java."""
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m|↳")
+_MOST_SAID: Final = 300
 TRIES: Final = 12
 _PAUSE_SECONDS: Final = 0.05
 _MOST_SECONDS: Final = 2.0
@@ -229,10 +232,10 @@ def other_writer(table: str) -> Refused:
     )
 
 
-def conflict(table: str, reason: object) -> Conflict:
+def conflict(table: str, reason: Exception) -> Conflict:
     """Return the error for a table that another writer has changed."""
     return Conflict(
-        f"{table} was not changed: another writer has changed it since it was read ({reason})"
+        f"{table} was not changed: another writer has changed it since it was read ({said(reason)})"
     )
 
 
@@ -243,12 +246,18 @@ def full_disk(place: object) -> SinkFailed:
     )
 
 
+def said(error: Exception) -> str:
+    """Return an error of a library as a part of a sentence: Rust's has colours and many lines."""
+    plain = " ".join(_COLOUR.sub("", str(error)).split())
+    return plain if len(plain) <= _MOST_SAID else f"{plain[:_MOST_SAID]} ..."
+
+
 def not_written(place: object, error: Exception) -> SinkFailed:
     """Return the sentence of an error that a disk or a library reports."""
     is_full = isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}
     if is_full or NO_SPACE in str(error):
         return full_disk(place)
-    return SinkFailed(f"{place} cannot be written ({error}); the table is as it was")
+    return SinkFailed(f"{place} cannot be written ({said(error)}); the table is as it was")
 
 
 @contextmanager

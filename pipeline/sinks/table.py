@@ -50,7 +50,7 @@ def _iceberg(target: str, place: str) -> "IcebergSink":
     if "://" in place:
         raise Refused(
             f"{target} names no catalogue, which says what the newest snapshot is; configure one "
-            "for pyiceberg and write iceberg:CATALOGUE.NAMESPACE.TABLE"
+            "for pyiceberg and write iceberg:CATALOGUE.SPACE.TABLE"
         )
     warehouse, slash, name = place.rstrip("/").rpartition("/")
     catalog, _, table = place.partition(".")
@@ -58,4 +58,4 @@ def _iceberg(target: str, place: str) -> "IcebergSink":
         return IcebergSink(name, warehouse=Path(warehouse))
     if not slash and catalog and "." in table.strip("."):
         return IcebergSink(table, catalog=catalog)
-    raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE or CATALOGUE.NAMESPACE.TABLE")
+    raise BadOption(f"--to {target} wants iceberg:WAREHOUSE/TABLE or CATALOGUE.SPACE.TABLE")

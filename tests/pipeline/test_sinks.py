@@ -522,7 +522,7 @@ def test_tries_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", pauses.append)
 
     def attempt() -> None:
-        raise staging.conflict("t", "version 3 exists")
+        raise staging.conflict("t", FileExistsError("version 3 exists"))
 
     with pytest.raises(
         Refused, match=r"\(version 3 exists\); that was so 12 times, so run the job"

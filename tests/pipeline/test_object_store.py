@@ -1,0 +1,168 @@
+"""Tables in object storage: moto serves S3, and the jobs reach it as a user configures it."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from pyiceberg.catalog import load_catalog
+
+from siltstone.pipeline.sinks.staging import write_tables
+from siltstone.pipeline.sinks.table import open_table
+from tests.support.kafka import cache_folder
+from tests.support.keyed_log import KeyedLog
+from tests.support.programs import run_to_end
+
+BUCKET = "lake"
+SERVER = """
+import sys
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an S3 server with a bucket."""
+    folder = cache_folder() / "s3-server"
+    if not (folder / "moto").is_dir():
+        pytest.skip("moto: not unpacked; make s3-server does it")
+    environ = {**os.environ, "PYTHONPATH": str(folder)}
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(
+        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        with urlopen(Request(f"{address}/{BUCKET}", method="PUT")):
+            pass
+        yield address
+        server.stdin.close()
+
+
+class Place:
+    """A log, and the settings by which jobs reach the store and a catalogue ``shop``."""
+
+    def __init__(self, root: Path, endpoint: str, name: str) -> None:
+        self.log = KeyedLog(root / "log", partitions=2)
+        self.access = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ACCESS_KEY_ID": "somebody",
+            "AWS_SECRET_ACCESS_KEY": "a secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+        self.catalog = {
+            "type": "sql",
+            "uri": f"sqlite:///{root}/catalog.db",
+            "warehouse": f"s3://{BUCKET}/{name}",
+            "s3.endpoint": endpoint,
+            "s3.region": "us-east-1",
+            "s3.access-key-id": "somebody",
+            "s3.secret-access-key": "a secret",
+        }
+
+    def run(self, job: str, target: str, *more: str) -> subprocess.CompletedProcess[str]:
+        """Run a job as a process of its own."""
+        command = [sys.executable, "-m", "siltstone.pipeline", job, "t", "--to", target, *more]
+        command += ["--archive", str(self.log.root), "--engine", "local"]
+        catalog = {
+            f"PYICEBERG_CATALOG__SHOP__{name.upper().replace('.', '__').replace('-', '_')}": value
+            for name, value in self.catalog.items()
+        }
+        return run_to_end(command, env={**os.environ, **self.access, **catalog}, timeout=120)
+
+
+@pytest.fixture
+def place(tmp_path: Path, endpoint: str) -> Place:
+    """A log with records."""
+    place = Place(tmp_path, endpoint, tmp_path.name)
+    place.log.write(800)
+    return place
+
+
+def rows_of(table: pa.Table) -> dict[tuple[int, bytes], bytes]:
+    """Return what a table has; no key comes twice."""
+    found = {(row["partition"], row["key"]): row["value"] for row in table.to_pylist()}
+    assert len(found) == table.num_rows
+    return found
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_snapshots(place: Place, tmp_path: Path, kind: str) -> None:
+    """Whole and by increments a table is that of the topic, and only its files are left."""
+    uri = f"s3://{BUCKET}/{tmp_path.name}"
+    target = f"delta:{uri}" if kind == "delta" else "iceberg:shop.sales.users"
+
+    known: set[str] = set()
+    for more in ((), ("--incremental",), ("--incremental",)):
+        done = place.run("snapshot", target, *more)
+        assert done.returncode == 0, done.stderr
+        assert ("increment, plan" if more else "whole, plan") in done.stderr
+        if kind == "delta":
+            delta = DeltaTable(uri, storage_options=place.access)
+            found = delta.to_pyarrow_table()
+            assert set(delta.vacuum(0, enforce_retention_duration=False)) <= known
+            known |= {uri.rpartition("/")[2] for uri in delta.file_uris()}
+        else:
+            catalog = load_catalog("shop", **place.catalog)
+            found = catalog.load_table("sales.users").scan().to_arrow()
+            catalog.close()
+        assert rows_of(found) == place.log.live()
+        place.log.write(100)
+
+
+def test_executors_get_the_store(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of a store is sent to other processes, as a task is."""
+    for name, value in place.access.items():
+        monkeypatch.setenv(name, value)
+    folder = open_table(f"delta:s3://{BUCKET}/{tmp_path.name}").folder
+    rows = pa.table({"offset": [1, 2]})
+
+    sent = pickle.loads(pickle.dumps(folder))
+    files = write_tables(sent, rows.schema, [rows])
+
+    assert folder.missing(files) == []
+    assert folder.read(files[0]) == rows
+
+
+def test_an_export(place: Place, tmp_path: Path) -> None:
+    """An export puts its files there, and a second one is refused without a mode."""
+    target = f"delta:s3://{BUCKET}/{tmp_path.name}"
+    assert place.run("export", target).returncode == 0
+    refused = place.run("export", target)
+
+    assert refused.returncode == 2
+    assert "has data already; take --mode append" in refused.stderr
+    assert place.run("export", target, "--mode", "append").returncode == 0
+    table = DeltaTable(target.removeprefix("delta:"), storage_options=place.access)
+    assert table.to_pyarrow_table().num_rows == 1600
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("delta:s3://nowhere/users", "the table s3://nowhere/users cannot be opened (Kernel error"),
+        ("iceberg:nobody.sales.users", "pyiceberg has no catalogue nobody ("),
+    ],
+)
+def test_what_is_not_reached(place: Place, target: str, why: str) -> None:
+    """A bucket or a catalogue that is not known is named in one sentence."""
+    done = place.run("snapshot", target)
+
+    (said,) = [line for line in done.stderr.splitlines() if line.startswith("pipeline: ")]
+    assert done.returncode in {1, 2}
+    assert why in said
