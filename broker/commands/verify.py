@@ -97,6 +97,7 @@ class _Stopped:
         self.clean = {each for each in directories if files.exists(each / files.CLEAN_SHUTDOWN)}
         self._checkpoints = CleanerCheckpoints(directories)
         self._recovery_points = _read_offsets(directories, files.RECOVERY_POINTS)
+        self._high_watermarks = _read_offsets(directories, files.HIGH_WATERMARKS)
         self._log_starts = _read_offsets(directories, files.LOG_START_OFFSETS)
         self._histories = {each: list(read_history(each)) for each in directories}
         catalog = Catalog(directories)
@@ -128,6 +129,7 @@ class _Stopped:
         entry = self._topics.get(topic_partition.topic)
         known = Known(
             recovery_point=self._recovery_points[path.parent].get(topic_partition, 0),
+            high_watermark=self._high_watermarks[path.parent].get(topic_partition, 0),
             log_start_offset=self._log_starts[path.parent].get(topic_partition),
             is_clean=path.parent in self.clean,
             has_gaps=checkpoint is not None or bool(events) or self._may_be_compacted(entry),

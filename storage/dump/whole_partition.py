@@ -59,11 +59,13 @@ REMEDIES: Final = {
 class Known:
     """The facts about a partition that are not in its folder.
 
-    Everything below ``recovery_point`` was fsynced. After a clean stop no segment is scanned.
+    Everything below ``recovery_point`` was fsynced. After a clean stop no segment is scanned, and
+    the log has all offsets below ``high_watermark``.
     ``has_gaps`` tells that compaction may have removed records.
     """
 
     recovery_point: int = 0
+    high_watermark: int = 0
     log_start_offset: int | None = None
     is_clean: bool = False
     has_gaps: bool = True
@@ -128,11 +130,11 @@ class PartitionCheck:
                 self._report.fault(f"{log.name}: cannot be read: {error.strerror}", UNREADABLE)
                 self.end = max(self.end, following or self._known.recovery_point, self._start)
         self._tell = self._report.note if self._is_scanned(None) else self._report.fault
-        if self.end < self._known.recovery_point:
-            self._report.fault(
-                f"it ends at offset {self.end}, but was on the disk up to "
-                f"{self._known.recovery_point}"
-            )
+        kept = self._known.recovery_point
+        if self._known.is_clean and files.LOG not in self._report.kinds:
+            kept = max(kept, self._known.high_watermark)
+        if self.end < kept:
+            self._report.fault(f"it ends at offset {self.end}, but was on the disk up to {kept}")
         stopped_at = self._known.recovery_point + 1  # at most: see `storage.checkpointed`
         if self._known.is_clean and 1 < stopped_at < self.end:
             self._report.fault(

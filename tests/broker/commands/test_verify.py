@@ -22,6 +22,7 @@ from tests.support.appending import append, append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk, Fault, install
 from tests.support.services import ServicesOnDisk
+from tests.support.side_by_side import batches_of
 from tests.support.transactional import (
     commit_offset,
     end,
@@ -265,6 +266,18 @@ def test_folder_without_logs(folder: Path, capsys: pytest.CaptureFixture[str]) -
     assert code == 1
     assert any("it ends at offset 0, but was on the disk up to" in line for line in lines)
     assert "keyed-0: fine; 6 records, never cleaned" in lines
+
+
+def test_last_record_is_lost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A log that a clean stop has left has all that was acknowledged."""
+    log = max((folder / f"{OFFSETS_TOPIC}-0").glob("*.log"))
+    *before, _ = batches_of(log.read_bytes())
+    log.write_bytes(b"".join(before))
+
+    code, lines = run(folder, capsys, OFFSETS_TOPIC)
+
+    assert code == 1
+    assert "  FAULT it ends at offset 11, but was on the disk up to 12" in lines
 
 
 @pytest.mark.parametrize("mark", ["", "data", "other"])
