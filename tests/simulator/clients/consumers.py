@@ -13,6 +13,7 @@ from siltstone.protocol.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from tests.simulator.clients.groups import Pause, Sender
+from tests.simulator.clients.requests import share
 from tests.simulator.model.consumers import Band, Consumer
 from tests.simulator.model.log import Wrong
 from tests.simulator.model.topics import Presence
@@ -83,14 +84,14 @@ class Consumers:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which group and member as shares of 1, and what else a step needs."""
-        step: list[Any] = [round(rng.random(), 6), round(rng.random(), 6)]
+        step: list[Any] = [share(rng), share(rng)]
         if kind == "pulse":
             return [*step, rng.choice((1, 1, 4, 4)), rng.choice(("", "", "slow", "full"))]
         if kind == "subscribe":
             return [*step, rng.choice(_WANTS)]
         if kind == "commit_in_epoch":
             how = rng.choice(("", "", "stale", "early", "nobody", "old_version"))
-            return [*step, round(rng.random(), 6), rng.choice((9, 9, 10)), how]
+            return [*step, share(rng), rng.choice((9, 9, 10)), how]
         return [*step, rng.random() < 0.5]
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupRe
 from siltstone.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulator.clients.groups import GROUP_ID_NOT_FOUND, Pause, Sender
+from tests.simulator.clients.requests import share
 from tests.simulator.model.consumers import places_of
 from tests.simulator.model.groups import GroupModel
 from tests.simulator.model.log import Wrong
@@ -92,7 +93,7 @@ class Migrants:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return a member as share of 1, and how many go on from there for how many rounds."""
-        step: list[Any] = [round(rng.random(), 6)]
+        step: list[Any] = [share(rng)]
         return [*step, rng.choice((1, 3, 3)), rng.choice((1, 2, 4))] if kind == "stir" else step
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:

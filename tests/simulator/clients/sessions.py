@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.simulator.clients.requests import FETCH
+from tests.simulator.clients.requests import FETCH, share
 from tests.simulator.model.log import Wrong, read_batches
 from tests.simulator.model.topics import Presence
 
@@ -147,13 +147,13 @@ class Sessions:
         """Return which slot, and what else a step needs."""
         step: list[Any] = [rng.randrange(_SLOTS)]
         if kind == "open_session":
-            chosen = [round(rng.random(), 6) for _ in range(rng.choice((1, 2, 4)))]
+            chosen = [share(rng) for _ in range(rng.choice((1, 2, 4)))]
             return [*step, rng.choice((7, 11, 12, 13, 17, 18)), chosen, rng.random() < 0.3]
         if kind == "poll_session":
             return [
                 *step,
-                rng.choice((None, None, round(rng.random(), 6))),
-                rng.choice((None, None, None, round(rng.random(), 6))),
+                rng.choice((None, None, share(rng))),
+                rng.choice((None, None, None, share(rng))),
                 rng.choice((0, 0, 500, 5000)),
                 rng.choice((ALL_BYTES, ALL_BYTES, 1, 1000)),
                 rng.random() < 0.2,
