@@ -5,6 +5,7 @@ table's own commit names the offsets that are in it, so a repeated batch adds no
 connector`` reads by Spark's own Kafka source instead.
 """
 
+import json
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -223,6 +224,15 @@ class BatchWriter:
                 raise full_disk(folder.parent) from error
             raise
 
+    def _ends(self, batch_id: int) -> dict[int, int]:
+        """Return the offsets at which a batch ends, by Spark's checkpoint; nothing without one."""
+        try:
+            lines = (self._spec.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
+        except FileNotFoundError:
+            return {}
+        offsets = json.loads(lines[-1])[self._spec.topic]
+        return {int(name): at for name, at in offsets.items() if name.isdigit()}
+
     def _unseen(self, table: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
         """Return the rows whose offsets the table does not have."""
         table = table.select(self._spec.schema.names).cast(self._spec.schema)
@@ -248,9 +258,19 @@ class BatchWriter:
                 "begin at the start"
             )
         offsets = {} if state is None else state.offsets
+        for partition, begin in self._ends(batch_id - 1).items():
+            if offsets.get(partition, 0) < begin:
+                raise Refused(
+                    f"{sink.place} has partition {partition} of {spec.topic} to offset "
+                    f"{offsets.get(partition, 0)}, and this batch begins at {begin}: an earlier "
+                    f"version was restored; delete the checkpoint {spec.checkpoint} to go on from "
+                    "the table's offsets"
+                )
         tables = [self._unseen(table, offsets) for table in batch]
         rows: int = sum(table.num_rows for table in tables)
-        if not rows and state is not None:
+        ends = self._ends(batch_id)
+        is_known = all(offsets.get(partition, 0) >= end for partition, end in ends.items())
+        if not rows and state is not None and is_known:
             return None
         following = TableState(
             job=uuid.uuid4().hex[:12],
@@ -260,7 +280,7 @@ class BatchWriter:
             taken_at_ms=self._clock.now_ms(),
             key_scope=spec.key_scope,
             columns=described(spec.schema),
-            offsets=_advanced(offsets, tables),
+            offsets=_advanced(offsets, ends, tables),
         )
         is_merge = spec.upsert and state is not None
         tasks = LatestTasks(
@@ -277,12 +297,14 @@ class BatchWriter:
         return rows
 
 
-def _advanced(offsets: Mapping[int, int], tables: list[pa.Table]) -> dict[int, int]:
-    """Return the offsets of the table after some more rows."""
-    following = dict(offsets)
+def _advanced(
+    offsets: Mapping[int, int], ends: Mapping[int, int], tables: list[pa.Table]
+) -> dict[int, int]:
+    """Return the offsets of the table after a batch, which may end with what is no row."""
+    following = {at: max(offsets.get(at, 0), ends.get(at, 0)) for at in {*offsets, *ends}}
     for table in tables:
-        ends = table.group_by("partition").aggregate([("offset", "max")])
-        for row in ends.to_pylist():
+        last = table.group_by("partition").aggregate([("offset", "max")])
+        for row in last.to_pylist():
             partition = row["partition"]
             following[partition] = max(following.get(partition, 0), row["offset_max"] + 1)
     return following

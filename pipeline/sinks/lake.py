@@ -6,7 +6,7 @@ first. So no lock is needed, and tables may be in any store that the library kno
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from itertools import islice
 from typing import ClassVar, Final
@@ -51,7 +51,8 @@ class Lake(ABC):
             yield
         finally:
             if self._is_sure and "folder" in self.__dict__:  # otherwise no task has written
-                self.folder.sweep(self._kept)
+                with suppress(OSError):  # a store that is not reached
+                    self.folder.sweep(self._kept)
 
     @cached_property
     @abstractmethod

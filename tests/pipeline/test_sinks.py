@@ -1,5 +1,6 @@
 """Tables that change by one commit: Parquet, Delta and Iceberg."""
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -402,6 +403,37 @@ def test_a_checkpoint_that_is_further_than_its_table(target: str, tmp_path: Path
         writer.write(lakes.Batch(spec.schema.empty_table()), 1)  # type: ignore[arg-type]
 
 
+def batch_of(spec: StreamSpec, *offsets: int) -> lakes.Batch:
+    """Return rows of partition 0, each of a key of its own."""
+    named = [
+        {"key": b"k%d" % at, "value": b"v", "partition": 0, "offset": at, "timestamp": 0}
+        for at in offsets
+    ]
+    return lakes.Batch(pa.Table.from_pylist(named, schema=spec.schema))
+
+
+def test_a_checkpoint_that_is_further_than_a_restored_table(tmp_path: Path) -> None:
+    """The records between would be in no batch, so the stream does not go on."""
+    target = f"delta:{tmp_path}/d"
+    sink = open_table(target)
+    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
+    writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin())
+    noted = tmp_path / "c/offsets"
+    noted.mkdir(parents=True)
+    for number, end in enumerate((2, 5, 6)):
+        facts = {"t": {"0": end, "topicId": "x"}}
+        (noted / str(number)).write_text("v1\n{}\n" + json.dumps(facts))
+        if number < 2:  # the last record of each is a marker, which is no row
+            batch = batch_of(spec, *range((0, 2)[number], end - 1))
+            writer.write(batch, number)  # type: ignore[arg-type]
+    DeltaTable(f"{tmp_path}/d").restore(0)
+
+    with pytest.raises(Refused, match="to offset 2, and this batch begins at 5: an earlier"):
+        writer.write(batch_of(spec, 5), 2)  # type: ignore[arg-type]
+
+    assert offsets(open_table(target)) == [0]
+
+
 @pytest.mark.parametrize("scope", ["record", "topic", "export"])
 def test_a_stream_into_a_table_of_other_rows(target: str, scope: str) -> None:
     """A merge by partition and key is right only beside rows that were kept in the same way."""
@@ -579,6 +611,26 @@ def test_an_iceberg_table_that_was_rolled_back(tmp_path: Path) -> None:
         path.unlink()
     with pytest.raises(Refused, match="its history was cleaned"):
         open_table(target).state()
+
+
+def test_a_delta_table_with_one_more_column(tmp_path: Path) -> None:
+    """A column that another writer has added stays, also where a merge changes no row."""
+    target = f"delta:{tmp_path}/d"
+    sink = open_table(target)
+    files = write_tables(sink.folder, KEYED, [keyed(("a", "1", 0, 0))])
+    sink.commit(state("a", 2), KEYED, files, replaces=True)
+    more = keyed(("b", "1", 0, 0)).append_column("more", pa.array(["x"]))
+    write_deltalake(f"{tmp_path}/d", more, mode="append", schema_mode="merge")
+
+    again = open_table(target)
+    for end, rows in ((3, keyed(("x", None, 0, 3))), (4, keyed(("a", "2", 0, 4)))):
+        changes = write_tables(again.folder, KEYED, [rows])
+        again.merge(LocalEngine(1), state("b", end), KEYED, changes, by_partition=True)
+
+    assert held_rows(target) == [("a", "2", 0), ("b", "1", 0)]
+    found = lakes.read(target)
+    assert found is not None
+    assert sorted(found["more"].to_pylist(), key=str) == [None, "x"]
 
 
 def test_a_delta_table_whose_log_was_cleaned(tmp_path: Path) -> None:
