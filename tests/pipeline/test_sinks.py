@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.expressions import AlwaysTrue
 
+from siltstone.pipeline import engine
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused
@@ -133,6 +135,24 @@ def test_merges(target: str, by_partition: bool) -> None:
     other = [("a", "1", 1)] if by_partition else []
     assert held_rows(target) == sorted([("a", "2", 0), *other, ("c", "1", 1), ("d", "2", 0)])
     assert open_table(target).state() == state("b", 6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]])
+def test_a_merge_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The files are rewritten in other processes, to which all that this takes is sent."""
+    monkeypatch.setattr(engine, "_SMALL_BYTES", 0)
+    sink = open_table(kind.format(tmp_path))
+    old = [keyed((f"a{number}", "1", 0, 0), (f"b{number}", "1", 0, 1)) for number in range(3)]
+    files = [file for each in old for file in write_tables(sink.folder, KEYED, [each])]
+    sink.commit(state("a", 2), KEYED, files, replaces=True)
+    changes = write_tables(sink.folder, KEYED, [keyed(("a1", "2", 0, 2), ("b2", None, 0, 3))])
+
+    with closing(LocalEngine(2)) as processes:
+        sink.merge(processes, state("b", 4), KEYED, changes, by_partition=True)
+
+    kept = [("a0", "1", 0), ("a1", "2", 0), ("a2", "1", 0), ("b0", "1", 0), ("b1", "1", 0)]
+    assert held_rows(kind.format(tmp_path)) == kept
 
 
 def test_a_merge_of_nothing(target: str) -> None:
