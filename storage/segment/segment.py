@@ -383,12 +383,11 @@ class LogSegment(ReadableSegment):
     def _adopt(self, scan: Scan, file: SegmentFile) -> None:
         """Become active with the result of a scan; the indexes are only in memory."""
         self._create_file(files.TIME_INDEX)
+        self._note_unsynced(files.TIME_INDEX)  # no entry may come, and old ones are only cut
         self._names_unsynced = True
         self._distrusted = False
         self._active = scan.indexes
         self._sealed = False
-        if self._unsynced is None:  # not cleared: a flush may use the old set
-            self._unsynced = set()
         self._file = file
         end = self.end
         end.note_first(scan.first_timestamp)

@@ -88,6 +88,24 @@ def test_an_append_while_the_recovered_files_are_fsynced(
     assert load_segment(tmp_path, CONFIG).max_timestamp == LATE_MS
 
 
+def test_a_time_index_that_is_left_empty_is_fsynced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure behind a clean stop brings old entries back, which no start checks."""
+    fill(tmp_path)
+    (tmp_path / "00000000000000000000.log").write_bytes(b"")
+    reopened = load_segment(tmp_path, CONFIG)
+    reopened.recover()
+    synced: list[str] = []
+    monkeypatch.setattr(
+        files, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().suffix)
+    )
+
+    reopened.close()
+
+    assert synced == [files.TIME_INDEX, ""]  # and the folder
+
+
 def test_sound_segment_is_left_as_it_is(tmp_path: Path) -> None:
     """Recovery rebuilds the very same indexes that appends have made."""
     fill(tmp_path)
