@@ -215,7 +215,7 @@ class CompactedLog:
         unsure = {rows[at].key for rows, at in self._perhaps.values()}
         for key, offsets in keys.items():
             self._settle_last(offsets, read.start, there, may_lose=may_lose, now_ms=now_ms)
-            if key not in unsure and not may_lose:
+            if self._lag_ms and key not in unsure and not may_lose:
                 self._settle_young(offsets, there, read.start, now_ms)
         last = max(self.kept, default=-1)
         if last not in there and last >= read.start and not may_lose and not unsure:
