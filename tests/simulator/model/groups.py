@@ -174,13 +174,16 @@ class Register:
     ) -> None:
         """Compare with what is found after a start, which is the truth from then on.
 
-        ``is_durable`` tells whether each acknowledgement waited for the disk.
+        ``is_durable`` tells whether each acknowledgement waited for the disk. That an offset
+        expires is acknowledged to nobody.
 
         Raises:
             Wrong: An acknowledged write is lost, or one has come back, or nobody has sent this.
         """
         writes = self.possible()
-        others = self.past if way == "power" and not is_durable else []
+        others = self.past if way == "power" else []
+        if is_durable:
+            others = [each for each in others if now_ms >= each.expires_ms]
         if not self.is_among([*writes, *others], found, now_ms):
             allowed = [tuple(each.value) for each in writes]
             raise Wrong(f"{tuple(found)} is committed; it may be one of {allowed}")
