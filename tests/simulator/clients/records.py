@@ -161,6 +161,8 @@ class Records:
         for topic in self.topics.values():
             topic.restarted()
             for log in topic.logs:
+                if way == "power":
+                    log.lost_power()
                 log.restarted()
         if way == "power":
             self._lost_power = True

@@ -234,8 +234,13 @@ class LogModel:
         """Note that a stop has made all durable."""
         self.durable = self.end
         self.durable_start = self.start
-        self.kept = [each for each in self.kept if each.last >= self.start]
-        self.unseen.clear()
+
+    def lost_power(self) -> None:
+        """Note that segments below the start may be back, and the start with them.
+
+        Their renames are not fsynced, and when they are gone no checkpoint has the start any more.
+        """
+        self.durable_start = 0
 
     def forget_perhaps(self) -> None:
         """Note that no batch comes into the log any more.
