@@ -32,6 +32,7 @@ from tests.simulator.faults import (
 )
 from tests.simulator.images import find_fault
 from tests.simulator.incarnation import ROOT, Incarnation, Killed
+from tests.simulator.model.files import judge_flushed
 from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PART_OF, PARTS, have_parts
 from tests.simulator.remains import check_running, find_leftovers
@@ -793,6 +794,7 @@ class History:
         have_parts(self.parts, "judge")
         self._look_for_failures()
         check_running(self.incarnation)
+        judge_flushed(self.world.disk, self.incarnation.broker.logs.all_logs())
         self._slow_down()
         self.faults.are_wishes_heard = True
 

@@ -197,6 +197,14 @@ class Disk:
         files = ((name, node) for name, node in found.durable.items() if isinstance(node, File))
         return {name: file.sure() for name, file in files}
 
+    def unsynced(self, path: str) -> Iterator[str]:
+        """Yield the files below a folder with changes that no fsync has met, not even in vain."""
+        found = self._find(path)
+        assert isinstance(found, Folder)
+        for name, file in found.files():
+            if file.pending and not file.doubtful and file.durable != file.data:
+                yield name
+
     def rooms(self, path: str) -> Iterator[tuple[str, int, int]]:
         """Yield all files below a folder: path, size, and the room that each takes."""
         found = self._find(path)
