@@ -770,6 +770,7 @@ class History:
             self.world.fsync_seconds = 0.0
             self.incarnation.let_pass(3.5, jumps=True)
             self.incarnation.let_pass(2.5)  # what had begun before ends, and is done once more
+            have_parts(self.parts, "mended")
             self._slow_down()
 
     def _slow_down(self) -> None:

@@ -54,6 +54,7 @@ PARTS: Final[Mapping[str, Any]] = {
 ``set_up()``           an action that comes before all steps
 ``stopped()``          called after a clean stop: the disk is as that has left it
 ``restarted(way)``     called after a start: ``stop``, ``kill`` or ``power``
+``mended()``           called when the disk works again
 ``judge()``            compare all that clients can see with the model, while the disk is sound
 ``ended()``              called when the last life of the broker has ended
 ``rested()``           called at the end, when nothing is left to be done

@@ -112,8 +112,10 @@ class Records:
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
+        flushes = "log.flush.interval.messages=1" in history.plan.settings
+        usual = {"flush.messages": "1"} if flushes else {}
         self.topics = {
-            name: TopicModel(name, each["settings"], each["partitions"])
+            name: TopicModel(name, usual | each["settings"], each["partitions"])
             for name, each in drawn.items()
         }
         self._client = history.client()
@@ -433,6 +435,11 @@ class Records:
             raise Wrong(f"DeleteRecords of {topic.name}: error {error}")
 
     # The judge.
+
+    def mended(self) -> None:
+        """See which topics exist: what a client sees while the disk works stays so."""
+        if self._history.is_sound:
+            self._history.run([self._judge_topics()])
 
     def judge(self) -> None:
         """Find out which topics exist, read all logs, and look everything up."""
