@@ -20,10 +20,13 @@ from tests.simulator.clients.requests import share
 from tests.simulator.clients.rules import BOOKS
 from tests.simulator.faults import (
     CHANGES,
+    DESCRIPTOR,
     DIES,
     FAILS,
+    INODE,
     IO,
     NEVER,
+    SPACE,
     START,
     Fault,
     Faults,
@@ -88,9 +91,9 @@ _FIRST_ASK: Final = 1000
 """The number of the first of these steps."""
 _STAGED: Final = 0.33
 """How many histories are made of scenes, as a share of 1."""
-_SCENES: Final = 5
+_SCENES: Final = 9
 """How many scenes such a history has; each ends in a restart."""
-_WAITING, _CROWDED, _MENDED = 0.15, 0.35, 0.7
+_WAITING, _CROWDED, _MENDED = 0.15, 0.45, 0.7
 """Of a scene: below which share a step waits, or is a crowd; how often its fault is mended."""
 _THEMED: Final = 0.5
 """How many of the other histories have a theme."""
@@ -164,10 +167,11 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         step = _draw_step(kind, rng, own)
         is_behind = number in behind and kind in {"dies", "power_dies"}
         steps.append((number, [*step, True] if is_behind else step))
-    _draw_rare(seed, steps, parts)
     if has_scenes:
         world["late_cuts"] = own_rng.choice((0.0, 0.3, 0.6))
-        _draw_scenes(own_rng, steps, parts)
+        world["pread_seconds"] = own_rng.choice((0.0, 0.001, 0.05))
+        steps = _draw_scenes(own_rng, parts)[:count]
+    _draw_rare(seed, steps, parts)
     _draw_asks(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return theme.shape(Plan(seed, world, settings, parts, steps, wishes))
@@ -254,19 +258,14 @@ _RARE: Final[dict[str, tuple[str, Sequence[int], Callable[[Step, random.Random],
 """Of each kind: the part without which none comes, how often it comes, what makes it of a step."""
 
 
-def _draw_scenes(rng: random.Random, steps: Steps, parts: dict[str, Any]) -> None:
-    """Have scenes in place of most steps, in topics that suit them."""
+def _draw_scenes(rng: random.Random, parts: dict[str, Any]) -> Steps:
+    """Draw scenes, in topics that suit them."""
     topics = [each["settings"] for each in parts["records"].values()]
     for settings in (*topics, *parts["compacted"].values()):
         settings.update(rng.choice(({}, {"segment.bytes": "600"}, {"segment.bytes": "1000"})))
         settings.update(rng.choice(({}, {}, {"flush.messages": "1"})))
     kinds = [list(part.WEIGHTS) for name, part in PARTS.items() if parts[name]]
-    at = 0
-    for _ in range(_SCENES):
-        scene = _draw_scene(rng, kinds)
-        there = slice(at, at + len(scene))
-        steps[there] = list(enumerate(scene, at))[: len(steps[there])]
-        at = there.stop + rng.choice((0, 5, 30))
+    return list(enumerate(step for _ in range(_SCENES) for step in _draw_scene(rng, kinds)))
 
 
 def _draw_scene(rng: random.Random, parts: Sequence[Sequence[str]]) -> list[Step]:
@@ -274,22 +273,27 @@ def _draw_scene(rng: random.Random, parts: Sequence[Sequence[str]]) -> list[Step
 
     So what a fault or a crowd leaves half done is gone on with, and meets the end of the process.
     """
-    own = rng.choice((*parts[:2], rng.choice(parts)))
+    own = rng.choice((*parts[:5], rng.choice(parts)))
     few = [own[0], *rng.sample(own[1:], k=rng.randrange(min(4, len(own))))]
+    if rng.random() < _HALF:
+        rng.shuffle(few)
     if rng.random() < _HALF:
         few += [parts[0][0], rng.choice(rng.choice(parts))]
     where = [share(rng), share(rng)] if rng.random() < _HALF else []
 
     def some(most: int) -> list[Step]:
-        return [_draw_some(rng, few, where) for _ in range(rng.randrange(1, most))]
+        kinds = [few[0], rng.choice(own)] if rng.random() < _HALF else few
+        return [_draw_some(rng, kinds, where) for _ in range(rng.randrange(1, most))]
 
     scene = some(5)
     if rng.random() < _HALF:
-        scene += [["fault", list(_draw_fault(rng))], *some(4)]
+        fault = _draw_fault(rng) if rng.random() < _HALF else _draw_shortage(rng)
+        scene += [["fault", list(fault)], *some(4)]
         scene += [["mend"], *some(5)] if rng.random() < _MENDED else []
     way = rng.choice(RESTARTS)
     if way in {"stop", "kill"}:
-        return [*scene, [way, _draw_crowd(rng, [*few, *own], where, (2, 3, 5))]]
+        met = [own[0], rng.choice(own), rng.choice(few)]
+        return [*scene, [way, _draw_crowd(rng, met, where, (2, 3, 5))]]
     if way == "power":
         return [*scene, [way]]
     return [*scene[:-2], [way, *_draw_death(rng)], *scene[-2:]]
@@ -315,12 +319,17 @@ def _draw_crowd(
     where: Sequence[float],
     rows: Sequence[int] = (2, 4, 8, 8),
 ) -> list[Step]:
-    """Draw rows of steps to be played side by side; those of a kind differ in their places only."""
+    """Draw rows of steps to be played side by side; those of a kind differ in their places only.
+
+    In half of the crowds all steps of a row are of one kind.
+    """
     models = {kind: _draw_step(kind, rng, {}) for kind in kinds}
     first, longest = rng.choice((0.2, 0.9)), rng.choice((1, 4, 8))
+    is_alike = rng.random() < _HALF
     crowd: list[Step] = []
     for _ in range(rng.choice(rows)):
         row = [models[_one_of(rng, kinds, first)] for _ in range(rng.randrange(1, longest + 1))]
+        row = [row[0]] * len(row) * 2 if is_alike else row
         row = [[share(rng) if isinstance(each, float) else each for each in step] for step in row]
         crowd.append(["row", [_move(step, where) for step in row]])
     return crowd
@@ -362,6 +371,9 @@ def draw_theme(seed: int, parts: dict[str, Any]) -> Theme:
     kinds = [(kind, weight) for name in theme for kind, weight in PARTS[name].WEIGHTS.items()]
     weights = {kind: weight * rng.choice((0, 1, 1, 3)) for kind, weight in kinds}
     fsync_seconds = rng.choice((0.0, 0.01, 0.01, 0.2))
+    if theme and rng.random() < _HALF:
+        for each in parts["records"].values():
+            each["settings"]["flush.messages"] = "1"
     is_narrow, is_calm = rng.random() < _HALF, rng.random() < _CALM
     return Theme(weights, fsync_seconds, is_narrow, is_calm) if theme else Theme({})
 
@@ -487,6 +499,14 @@ def _draw_fault(rng: random.Random) -> Fault:
     )
 
 
+def _draw_shortage(rng: random.Random) -> Fault:
+    """Draw a fault that ends when the disk is mended: a kind of calls that finds no room."""
+    what = rng.choice((SPACE, INODE, DESCRIPTOR))
+    kinds = sorted((CHANGES - {"fsync"}) & FAILS[what])
+    nth = rng.choice((1, 1, 2, 3))
+    return Fault(what, kind=rng.choice(kinds), nth=nth, is_sticky=rng.random() < _HALF)
+
+
 @cache
 def find_sites() -> list[Site]:
     """Return the sites of the product; the first call reads all of its files."""
@@ -577,6 +597,11 @@ class History:
         files = self.world.disk.sure(str(log.path)) if log is not None else {}
         names = [each for each in files if each.endswith(".log") and int(each[:-4]) <= base]
         return log is None or (bool(names) and body in files[max(names)])
+
+    @property
+    def is_killed(self) -> bool:
+        """Tell whether the process has just been killed: nothing is sent any more."""
+        return self.world.is_killed
 
     @property
     def hits(self) -> int:
@@ -767,15 +792,16 @@ class History:
     def _do_mend(self) -> None:
         if not self.is_sound:
             self._mend()
-            self.world.fsync_seconds = 0.0
+            self._slow_down(0)
             self.incarnation.let_pass(3.5, jumps=True)
             self.incarnation.let_pass(2.5)  # what had begun before ends, and is done once more
             have_parts(self.parts, "mended")
             self._slow_down()
 
-    def _slow_down(self) -> None:
-        """Let an fsync take its time again: what must have ended has."""
-        self.world.fsync_seconds = self.plan.world.get("fsync_seconds", 0.0)
+    def _slow_down(self, factor: int = 1) -> None:
+        """Let fsyncs and reads take their time again, or none: what must have ended has."""
+        self.world.fsync_seconds = self.plan.world.get("fsync_seconds", 0.0) * factor
+        self.world.pread_seconds = self.plan.world.get("pread_seconds", 0.0) * factor
 
     def _mend(self) -> None:
         self._is_armed = False
@@ -790,7 +816,8 @@ class History:
     def _do_judge(self) -> None:
         self.faults.are_wishes_heard = False
         self._do_mend()
-        seconds, self.world.fsync_seconds = self.world.fsync_seconds, 0.0
+        seconds = self.world.fsync_seconds + self.world.pread_seconds
+        self._slow_down(0)
         self.incarnation.let_pass(0.05 + seconds)  # what asks for no answer is served
         have_parts(self.parts, "judge")
         self._look_for_failures()
@@ -802,7 +829,7 @@ class History:
     def _do_rest(self) -> None:
         """Let all deletions come due, and look for what is left over."""
         self.faults.are_wishes_heard = False
-        self.world.fsync_seconds = 0.0
+        self._slow_down(0)
         for is_last in (False, False, False, True):  # the cleaner may go on for a while
             self.incarnation.let_pass(70.0, jumps=True)
             self.incarnation.let_pass(2.0)

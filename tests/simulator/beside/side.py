@@ -187,7 +187,7 @@ class Side:
     """One broker, and what a history is to its parts: clients, a clock, choices, a story."""
 
     is_sound = True
-    is_over = False
+    is_over = is_killed = False
     hits = 0
 
     @staticmethod

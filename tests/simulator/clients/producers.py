@@ -321,7 +321,10 @@ class Producers:
         batches: int,
         vanishes: int,
     ) -> Action:
-        """Send again what has no answer, then new batches, all of them before the first answer."""
+        """Send again what has no answer, then new batches, all of them before the first answer.
+
+        A producer that loses its connection sends again at once.
+        """
         while len(lane.pending) < batches:
             batch = self._sending.make(producer, lane, lane.sequence, count, size, codec)
             lane.sequence = batch.following
@@ -348,6 +351,8 @@ class Producers:
             producer.next_epoch()
             if producer.epoch == _LAST_EPOCH:
                 slot.producer = None
+        elif vanishes >= 0 and lane.is_current and not self._history.is_killed:
+            yield from self._send(slot, producer, lane, count, size, codec, 0, _NONE)
 
     def _repeat(self, slot: Slot, producer: Producer, lane: Lane, where: float) -> Action:
         """Send a batch again that was acknowledged, even one that the log has forgotten."""

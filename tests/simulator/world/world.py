@@ -85,7 +85,8 @@ class World:
     ``choices`` decides the order of events; ``noise`` answers the seam of randomness. ``now`` is in
     seconds since the beginning. ``read_seconds`` is the cost of a read of the clock.
     ``yields`` and ``steals`` say how often a call of a thread, or of the loop, lets a thread run.
-    An fsync of a thread takes up to ``fsync_seconds`` before it makes anything durable, or after.
+    An fsync of a thread takes up to ``fsync_seconds`` before it makes anything durable, or after, a
+    read of a file up to ``pread_seconds``.
     ``late_cuts`` says how often a power failure takes the last change of a folder and no other.
     """
 
@@ -97,6 +98,7 @@ class World:
         yields: float = 0.25,
         steals: float = 0.15,
         fsync_seconds: float = 0.0,
+        pread_seconds: float = 0.0,
         late_cuts: float = 0.0,
         is_traced: bool = False,
     ) -> None:
@@ -108,6 +110,7 @@ class World:
         self.yields = yields
         self.steals = steals
         self.fsync_seconds = fsync_seconds
+        self.pread_seconds = pread_seconds
         self.late_cuts = late_cuts
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(next(_FIRSTS))
@@ -213,8 +216,8 @@ class World:
         if thread is not None:
             if self.choices.random() < self.yields:
                 thread.leave()
-            if kind == "fsync":
-                self.take_time()
+            if kind in {"fsync", "pread"}:
+                self.take_time(kind)
         elif self.threads:
             self.offer()
         return size
@@ -230,9 +233,12 @@ class World:
             raise Torn(self.choices.randrange(size + 1), self.die)
         self.die()
 
-    def take_time(self) -> None:
-        """Let others run for a part of the time that an fsync takes; the loop's takes none."""
-        if self.fsync_seconds and self.current is not None and self.choices.random() < _HALF:
+    def take_time(self, kind: str = "fsync") -> None:
+        """Let others run for a part of the time that a call takes; those of the loop take none."""
+        if kind == "pread":
+            if self.pread_seconds and self.is_serving:
+                self.sleep(self.pread_seconds * self.choices.random())
+        elif self.fsync_seconds and self.current is not None and self.choices.random() < _HALF:
             self.sleep(self.fsync_seconds * self.choices.random())
 
     def _count(self, kind: str, path: str, size: int) -> None:
