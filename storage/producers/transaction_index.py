@@ -111,9 +111,12 @@ def damage_of(data: bytes, base_offset: int) -> str | None:
     """Return the fault in the bytes of a segment's file, or None."""
     if len(data) % ENTRY.size:
         return f"its length {len(data)} is no multiple of {ENTRY.size}"
-    for number, (version, _, _, last_offset, _) in enumerate(ENTRY.iter_unpack(data)):
+    for number, entry in enumerate(ENTRY.iter_unpack(data)):
+        version, _, first_offset, last_offset, stable_offset = entry
         if not 0 <= version <= VERSION:
             return f"entry {number} has version {version}"
+        if not 0 <= first_offset <= last_offset or stable_offset < 0:
+            return f"entry {number} has offsets {first_offset}, {last_offset}, {stable_offset}"
         if last_offset < base_offset:
             return f"entry {number} ends at {last_offset}, below the segment"
     return None

@@ -78,6 +78,9 @@ def test_lookup(
         (b"x", "multiple of 34"),
         (b"\0\1" + transaction_index.encode(FIRST)[2:], "version 1"),
         (transaction_index.encode(AbortedTransaction(1, 5, 9, 10)), "below the segment"),
+        (transaction_index.encode(AbortedTransaction(1, -5, 109, 110)), "offsets -5, 109, 110"),
+        (transaction_index.encode(AbortedTransaction(1, 110, 109, 110)), "offsets 110, 109, 110"),
+        (transaction_index.encode(AbortedTransaction(1, 105, 109, -1)), "offsets 105, 109, -1"),
     ],
 )
 def test_damage(tmp_path: Path, data: bytes, damage: str | None) -> None:
