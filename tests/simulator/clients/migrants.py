@@ -75,8 +75,8 @@ class Migrant:
 
     @property
     def must_join(self) -> bool:
-        """Tell whether it has to send a JoinGroup."""
-        return not self.is_newer and not self.generation
+        """Tell whether it has to send a JoinGroup: also where the assignment never came."""
+        return not self.is_newer and (not self.generation or self.told is None)
 
 
 class Migrants:
