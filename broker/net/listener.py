@@ -132,10 +132,13 @@ class Listener:
         ]
 
     def start(self) -> None:
-        """Accept connections from now on."""
+        """Accept connections from now on, or as soon as the system watches the sockets."""
         self._is_full = False
-        for sock in self._sockets:
-            self._loop.add_reader(sock.fileno(), self._on_acceptable, sock)
+        try:
+            for sock in self._sockets:
+                self._loop.add_reader(sock.fileno(), self._on_acceptable, sock)
+        except OSError as error:
+            self._report(error)
 
     @property
     def open_count(self) -> int:
@@ -146,7 +149,12 @@ class Listener:
     async def dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect from within this process, without an address; such a client need not log in."""
         fileno, stream = await sockets.pair()
-        connection = Connection(self._loop, fileno, "siltstone", self, is_ours=True)
+        try:
+            connection = Connection(self._loop, fileno, "siltstone", self, is_ours=True)
+        except BaseException:
+            sockets.close(fileno)
+            stream[1].close()
+            raise
         self.connections[connection] = None
         return stream
 
@@ -301,8 +309,10 @@ class Listener:
             self.accepted_count += 1
             try:
                 self._serve(fileno, address[0], peer)
-            except OSError as error:
+            except BaseException as error:
                 self._note_closed(address[0])
+                if not isinstance(error, OSError):
+                    raise
                 self._report(error)
                 return
             pause = self._find_pause()
@@ -407,14 +417,18 @@ class Listener:
         """Serve a client whose handshake is done."""
         from siltstone.broker.net.tls.channel import TlsChannel  # noqa: PLC0415  # few have TLS
 
-        connection = Connection(
-            self._loop,
-            opened.sock,
-            peer,
-            self,
-            channel_type=TlsChannel,
-            principal=str(ANONYMOUS if opened.name is None else Principal(USER, opened.name)),
-        )
+        try:
+            connection = Connection(
+                self._loop,
+                opened.sock,
+                peer,
+                self,
+                channel_type=TlsChannel,
+                principal=str(ANONYMOUS if opened.name is None else Principal(USER, opened.name)),
+            )
+        except BaseException:
+            opened.sock.close()
+            raise
         self.connections[connection] = None
         if self._addresses is not None:
             self._addresses.opened(connection.host)

@@ -203,7 +203,13 @@ async def pair() -> tuple[int, Stream]:
     """Return the ends of a connection within the process: one as a number, one as a stream."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    return ours.detach(), await asyncio.open_unix_connection(sock=theirs)
+    try:
+        stream = await asyncio.open_unix_connection(sock=theirs)
+    except BaseException:
+        ours.close()
+        theirs.close()
+        raise
+    return ours.detach(), stream
 
 
 def ask_https(

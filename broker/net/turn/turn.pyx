@@ -331,19 +331,29 @@ cdef class LoopRound:
     cpdef end(self):
         """Write all waiting batches, then send all answers, each with its own results."""
         cdef list turns = self._turns
-        cdef Turn turn
         if not turns:
             return
         self._turns = []
         self.kept = 0
         self._alone = ALONE if len(turns) == 1 else 0
         self.appends.write()
-        for turn in turns:
-            turn.answer()
+        self._answer(turns)
 
     def _end_in_time(self):
         self._is_due = False
         self.end()
+
+    cpdef _answer(self, list turns):
+        cdef Py_ssize_t number = 0
+        cdef Turn turn
+        try:
+            while number < len(turns):
+                turn = turns[number]
+                number += 1
+                turn.answer()
+        finally:  # one connection's fault must not keep the answers of the others
+            if number < len(turns):
+                self._loop.call_soon(self._answer, turns[number:])
 
 
 cdef bint has_rest(list answers) except *:

@@ -18,6 +18,7 @@ from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.list_groups import ListGroupsResponse
 from tests.support.connections import Line, frame
 from tests.support.line import TAKING_TURNS
+from tests.support.waiting import equals, give_turns_until, within
 
 LIST_GROUPS = 16
 Opener = Callable[..., Line]
@@ -241,10 +242,10 @@ async def test_an_impossible_size_behind_requests_that_wait(open_line: Opener) -
     await line.send(frame(b"wait") + frame(b"go") + b"\x7f\xff\xff\xff")
     await line.started.wait()
     await line.send(b"more")
-    await asyncio.sleep(0.01)  # the connection is muted
+    await give_turns_until(lambda: line.connection._reading, "muted", equals(False))
     gate.set()
 
-    assert await line.receive(8) == b"slowfile"
+    assert await within(line.receive(8), "both answers") == b"slowfile"
     assert await asyncio.gather(*line.tasks) == [None]
     assert len(line.refusals) == 1
 

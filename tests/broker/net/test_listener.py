@@ -4,8 +4,10 @@ import asyncio
 import errno
 import socket
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
@@ -57,6 +59,64 @@ async def test_connections_send_at_once_and_notice_hosts_that_are_gone(tmp_path:
 
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_the_system_watches_no_more_sockets_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The listener tries again each second, also where the pause itself ends in the fault."""
+    async with running(tmp_path) as started:
+        (listener,) = started.listeners
+        refusals = [OSError(errno.ENOSPC, "No space left on device")] * 2
+        loop = listener._loop
+
+        def add_reader(*arguments: Any) -> None:
+            if refusals:
+                raise refusals.pop()
+            loop.add_reader(*arguments)
+
+        def call_later(_seconds: float, act: Callable[[], None]) -> None:
+            loop.call_soon(act)
+
+        with monkeypatch.context() as full:
+            full.setattr(
+                listener,
+                "_loop",
+                SimpleNamespace(
+                    add_reader=add_reader, call_later=call_later, remove_reader=loop.remove_reader
+                ),
+            )
+            listener._pause_accepting(1.0)
+            await give_turns_until(lambda: refusals, "no fault left", equals([]))
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(struct.pack(">i", len(_API_VERSIONS)) + _API_VERSIONS)
+        assert await within(reader.readexactly(4), "an answer")
+        writer.close()
+
+
+async def test_a_call_from_within_that_cannot_be_watched_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both ends of the pair are closed."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async with running(tmp_path) as started:
+        (listener,) = started.listeners
+        made: list[tuple[Any, ...]] = []
+        pair = socket.socketpair
+
+        def note_pair() -> tuple[Any, ...]:
+            made.append(pair())
+            return made[-1]
+
+        with monkeypatch.context() as full:
+            full.setattr(socket, "socketpair", note_pair)
+            full.setattr(PlainChannel, "start_reading", refuse)
+            with pytest.raises(OSError, match="No space"):
+                await listener.dial()
+        await give_turns_until(made[0][1].fileno, "closed", equals(-1))
 
 
 @pytest.mark.parametrize("encrypts", [False, True])

@@ -347,6 +347,20 @@ def test_a_fault_of_one_is_none_of_the_others() -> None:
     assert sent(events) == [b"\5", b"\6"]
 
 
+def test_a_refusal_that_fails_is_none_of_the_others() -> None:
+    """They are answered by the next callback, and the fault goes to the loop."""
+    events, loop, turns = round_of(3)
+    for each in turns:
+        each.on_readable()
+    turns[0]._channel.send_bytes = None  # a fault, and another one behind it
+    turns[0]._refuse = None
+
+    with pytest.raises(TypeError):
+        loop.end_rounds()
+    loop.end_rounds()
+    assert sent(events) == [b"\5", b"\6"]
+
+
 def test_a_closed_connection_sends_nothing() -> None:
     """Its answers go nowhere."""
     assert turn(frame(b"go"), is_closed=True)[0][1:] == []
