@@ -41,7 +41,7 @@ class Lake(ABC):
 
     def __init__(self) -> None:
         self._kept: set[str] = set()
-        self._is_sure = True
+        self._unknown = 0  # commits of which it is not known whether and with which files
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -50,7 +50,7 @@ class Lake(ABC):
         try:
             yield
         finally:
-            if self._is_sure and "folder" in self.__dict__:  # otherwise no task has written
+            if not self._unknown and "folder" in self.__dict__:  # otherwise no task has written
                 with suppress(OSError):  # a store that is not reached
                     self.folder.sweep(self._kept)
 
@@ -183,11 +183,11 @@ class Lake(ABC):
                 f"{gone[0]} of {self.place} was deleted before it was committed, as by a VACUUM "
                 "that keeps files for less time than a job takes; run the job again"
             )
-        self._is_sure = False
+        self._unknown += 1
         try:
             kept = work()
             self._kept.update(file.name for file in kept)
-            self._is_sure = True
+            self._unknown -= 1
         except Exception as error:  # noqa: BLE001  # the library's own, and those of its stores
             self._find_outcome(state.job, before, error)
         self.look()
@@ -199,14 +199,14 @@ class Lake(ABC):
             self.look()
             newest = islice(self._commits(), _LOOKED_AT)
             if any(TableState.from_json(text).job == job for text, _ in newest if text):
-                return  # its files are not known, so nothing is swept
+                return  # its files are not known, so this job sweeps nothing any more
             after = self._moment()
         except Exception as second:  # noqa: BLE001  # as above
             raise SinkFailed(
                 f"whether {self.place} was changed is not known ({said(error)}; {said(second)}); "
                 "run the job again: it goes on from what the table has"
             ) from error
-        self._is_sure = True
+        self._unknown -= 1
         if after != before:
             raise conflict(self.place, error) from error
         raise not_written(self.place, error) from error

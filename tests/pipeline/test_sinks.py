@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.schema import Field, PrimitiveType
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.table import Transaction
+from pyiceberg.types import IntegerType
 
 from siltstone.pipeline import engine
 from siltstone.pipeline.columns import TYPES
@@ -40,6 +44,7 @@ from siltstone.storage.clock import Clock
 from tests.support import lakes
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
+LOG_ENTRY = "create_write_transaction"
 KINDS = ("parquet:{}/p", "delta:{}/d", "iceberg:{}/w/users")
 
 
@@ -276,21 +281,28 @@ def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
         assert again.state() == state("b", 4)
 
 
-def test_an_answer_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit that was made in spite of an error is found in the table, and not made twice."""
-    target = f"delta:{tmp_path}/d"
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_an_answer_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A commit that was made in spite of an error is not made twice, and its files stay."""
+    target = kind.format(tmp_path)
     sink = open_table(target)
-    sink.commit(state("a", 1), SCHEMA, stage(sink, rows(0)), replaces=True)
-    write = DeltaTable.create_write_transaction
 
-    def lose(self: DeltaTable, *arguments: Any, **named: Any) -> None:
-        write(self, *arguments, **named)
-        raise OSError("the connection was reset")
+    def losing(commit: Callable[..., Any]) -> Callable[..., Any]:
+        def lose(*arguments: Any, **named: Any) -> None:
+            commit(*arguments, **named)
+            raise OSError("the connection was reset")
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", lose)
-    sink.commit(state("b", 2), SCHEMA, stage(sink, rows(1)), replaces=False)
+        return lose
 
-    assert offsets(open_table(target)) == [0, 1]
+    with sink.held():
+        sink.commit(state("a", 1), SCHEMA, stage(sink, rows(0)), replaces=True)
+        with monkeypatch.context() as lost:
+            for library, name in ((DeltaTable, LOG_ENTRY), (Transaction, "commit_transaction")):
+                lost.setattr(library, name, losing(getattr(library, name)))
+            sink.commit(state("b", 2), SCHEMA, stage(sink, rows(1)), replaces=False)
+        sink.commit(state("c", 3), SCHEMA, stage(sink, rows(2)), replaces=False)
+
+    assert offsets(open_table(target)) == [0, 1, 2]
 
 
 def test_full_disk_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
