@@ -129,8 +129,8 @@ class Origin(NamedTuple):
     topic_id: str = ""
 
 
-def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> None:
-    """Check that a table is of this topic: the offsets of another topic mean nothing here.
+def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> TableState | None:
+    """Return the state of a table, which must be of this topic: only its offsets mean anything.
 
     Raises:
         BadOption: It is of a topic of another name or cluster, of a deleted one, or has other rows.
@@ -138,7 +138,7 @@ def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> None:
     """
     state = sink.state()
     if state is None:
-        return
+        return None
     if state.topic != spec.topic:
         raise BadOption(
             f"the table {sink.place} is of topic {state.topic}, and the stream of {spec.topic}; "
@@ -155,6 +155,7 @@ def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> None:
             f"the table {sink.place} has {_ROWS_OF.get(state.key_scope, 'other rows')}, and this "
             f"stream keeps {_ROWS_OF[spec.key_scope]}; name another table"
         )
+    return state
 
 
 def _find_origin(options: Mapping[str, str], spec: StreamSpec) -> Origin:
@@ -199,6 +200,7 @@ class BatchWriter:
         """Write one batch, without what the table has already.
 
         Raises:
+            BadOption: Another writer has changed its columns, or made it one of another topic.
             Refused: Another writer has made the table again, or it is not that of the checkpoint.
         """
         folder = self._spec.checkpoint.absolute() / BATCH
@@ -250,7 +252,8 @@ class BatchWriter:
         """
         sink, spec = self._sink, self._spec
         sink.look()
-        state = sink.state()
+        sink.check(spec.schema, keeps=True)
+        state = check_topic(sink, spec, self._origin)
         if state is None and batch_id:
             raise Refused(
                 f"{sink.place} has nothing of the batches before, which the checkpoint "

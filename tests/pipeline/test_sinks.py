@@ -466,6 +466,31 @@ def test_a_checkpoint_that_is_further_than_a_restored_table(tmp_path: Path) -> N
     assert offsets(open_table(target)) == [0]
 
 
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_stream_whose_table_becomes_another(tmp_path: Path, kind: str) -> None:
+    """Each batch looks whether the table is still of its topic, and has its columns."""
+    target = kind.format(tmp_path)
+    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
+    sink, other = open_table(target), open_table(target)
+    writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin(topic_id="id"))
+    with sink.held():
+        writer.write(batch_of(spec, 0), 0)  # type: ignore[arg-type]
+        other.commit(replace(state("b", 9), topic="u"), spec.schema, [], replaces=False)
+        with pytest.raises(BadOption, match="is of topic u, and the stream of t"):
+            writer.write(batch_of(spec, 1), 1)  # type: ignore[arg-type]
+
+        other.commit(state("c", 1), spec.schema, [], replaces=False)
+        if kind.startswith("delta"):
+            DeltaTable(f"{tmp_path}/d").alter.add_columns([Field("more", PrimitiveType("integer"))])
+        else:
+            with lakes.iceberg_table(target) as table, table.update_schema() as update:
+                update.add_column("more", IntegerType())
+        with pytest.raises(BadOption, match=r"has other columns \(more int32\)"):
+            writer.write(batch_of(spec, 1), 1)  # type: ignore[arg-type]
+
+    assert open_table(target).state() == state("c", 1)
+
+
 @pytest.mark.parametrize("scope", ["record", "topic", "export"])
 def test_a_stream_into_a_table_of_other_rows(target: str, scope: str) -> None:
     """A merge by partition and key is right only beside rows that were kept in the same way."""
