@@ -29,6 +29,7 @@ _KEEPING_ROWS: Final = {
 _IS_NEW: Final = pa.field("siltstone_is_new", pa.bool_())
 _RESTORE: Final = "RESTORE"
 _REPLACE: Final = "REPLACE TABLE"
+_CLONE: Final = "CLONE"
 
 
 class DeltaSink(Lake):
@@ -113,7 +114,7 @@ class DeltaSink(Lake):
                         return  # by a time: which version that was is not said
                     newest = int(restored)
                 yield commit.get(PROPERTY), operation not in {*_KEEPING_ROWS, _RESTORE}
-                if operation.endswith(_REPLACE):
+                if _REPLACE in operation or operation == _CLONE:  # Spark's has more words
                     return
 
     @cached_property

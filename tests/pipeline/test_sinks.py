@@ -705,12 +705,23 @@ def test_a_delta_table_whose_log_was_cleaned(tmp_path: Path) -> None:
         open_table(target).state()
 
 
-def test_a_delta_table_that_was_made_again(tmp_path: Path) -> None:
-    """CREATE OR REPLACE TABLE leaves nothing of what was before."""
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "CREATE OR REPLACE TABLE",
+        "CREATE OR REPLACE TABLE AS SELECT",
+        "REPLACE TABLE AS SELECT",
+        "CLONE",
+    ],
+)
+def test_a_delta_table_that_was_made_again(tmp_path: Path, operation: str) -> None:
+    """CREATE OR REPLACE TABLE leaves nothing of what was before, whichever name Spark gives it."""
     target = f"delta:{tmp_path}/d"
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0), rows(1)), replaces=True)
     DeltaTable.create(f"{tmp_path}/d", pa.schema(SCHEMA), mode="overwrite")
+    entry = tmp_path / f"d/_delta_log/{1:020}.json"
+    entry.write_text(entry.read_text().replace('"CREATE OR REPLACE TABLE"', f'"{operation}"'))
     write_deltalake(f"{tmp_path}/d", rows(5), mode="append")
 
     with pytest.raises(Refused, match="made it again"):
