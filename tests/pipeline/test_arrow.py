@@ -203,9 +203,12 @@ def test_a_pin_is_released_with_its_reader(served: Served, end: str) -> None:
 
 
 @pytest.mark.client
-def test_a_pin_is_renewed_while_its_reader_lives(served: Served) -> None:
+def test_a_pin_is_renewed_while_its_reader_lives(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A program may take long between two batches."""
-    reader = scan("none", pinLeaseMs=2000, **served.options("pinned"))
+    monkeypatch.setattr(pins, "_RENEWALS_PER_LEASE", 20)
+    reader = scan("none", pinLeaseMs=10_000, **served.options("pinned"))
     seen = [served.pins("none")[0]["expires_in_ms"]]
 
     def left() -> Any:
