@@ -12,10 +12,13 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Lock = threading.Lock
 """A lock that one thread has at a time, not reentrant: ``with``, or ``acquire`` and ``release``.
@@ -37,8 +40,34 @@ Timer = threading.Timer
 """``Timer(seconds, function, arguments)`` calls late, on a thread of its own, unless ``cancel``."""
 Failed = threading.ExceptHookArgs
 """An error that ended a thread: ``thread`` or None, ``exc_type``, ``exc_value`` or None."""
-Pool = ThreadPoolExecutor
-"""Threads by `new_pool`: ``submit`` returns a future, ``shutdown`` waits for what runs."""
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads by `new_pool`: ``submit`` returns a future, ``shutdown`` waits for what runs."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have a thread call a function; return the future of its result.
+
+        Python's executor queues a call before it starts a thread for it. So a thread waits with
+        each call until it is accepted.
+
+        Raises:
+            RuntimeError: The system has no thread for the call, which is never made; or the pool
+                is shut down.
+        """
+        gate = threading.Lock()
+        refused = True
+
+        def call() -> T:
+            with gate:
+                if refused:  # nobody has the future
+                    raise RuntimeError("call was refused")
+            return fn(*args, **kwargs)
+
+        with gate:
+            future = super().submit(call)
+            refused = False
+        return future
 
 
 def new_thread(name: str, run: Callable[..., object], *arguments: object) -> Thread:
@@ -74,7 +103,7 @@ def new_pool(count: int, name: str, niceness: int = 0) -> Pool:
     waits for work that runs.
     """
     start = partial(be_nice, niceness) if niceness else None
-    return ThreadPoolExecutor(count, thread_name_prefix=name, initializer=start)
+    return Pool(count, thread_name_prefix=name, initializer=start)
 
 
 def is_current(thread: Thread) -> bool:

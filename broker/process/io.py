@@ -30,7 +30,7 @@ class IoThreads:
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Return a future of ``function``'s result; the call runs on one of the threads.
 
-        If the system has no thread for it, the future has that error.
+        If the system has no thread for it, the future has that error, and the call is never made.
         """
         return _submit(self._pool, function, *args, **kwargs)
 
