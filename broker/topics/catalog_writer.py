@@ -29,7 +29,8 @@ class CatalogWriter:
     and on the disk. If a write fails, none of its changes has happened, and ``on_failure`` is
     called, since the log directory with the file may be unusable. The file gets its old content
     back; as long as the disk refuses that, too, the next start may find the changes. A fault of the
-    broker is logged, and refuses the changes in the same way.
+    broker is logged, and refuses the changes in the same way; a deferred change that fails is
+    dropped, and no other with it.
     """
 
     def __init__(
@@ -107,17 +108,15 @@ class CatalogWriter:
 
     async def _write_changes(self, changes: Sequence[Change]) -> KafkaStorageError | None:
         """Write the state with some changes; return the error if the disk refuses it."""
-        deferred, self._deferred = self._deferred, []
-        draft = self.state.copy()
+        draft = self._draft_deferred()
+        deferred = len(self._deferred)
         try:
-            for change in (*deferred, *changes):
+            for change in changes:
                 change(draft)
             draft.generation += 1
             await self._io.run(self._catalog.write, draft)
         except Exception as error:
-            self._deferred[:0] = deferred
-            if not await self._io.run(self._catalog.put_back, self.state):
-                self._restoring.begin()
+            await self._put_back()
             if not isinstance(error, OSError):
                 raise
             if any(change is not _try_again for change in changes):
@@ -126,8 +125,35 @@ class CatalogWriter:
                 f"{self._catalog.path} cannot be written ({error}); make room or check the disk"
             )
         self.state = draft
+        del self._deferred[:deferred]
         self._restoring.end()
         return None
+
+    def _draft_deferred(self) -> CatalogState:
+        """Return the state with the deferred changes; one that fails is logged and dropped."""
+        while True:
+            draft = self.state.copy()
+            for number, change in enumerate(self._deferred):
+                try:
+                    change(draft)
+                except Exception:
+                    _logger.exception(
+                        "deferred change is dropped, the broker failed path=%s", self._catalog.path
+                    )
+                    del self._deferred[number]
+                    break  # the draft may have a part of it
+            else:
+                return draft
+
+    async def _put_back(self) -> None:
+        """Restore the old content of the file, now or as soon as the disk takes it."""
+        try:
+            is_back = await self._io.run(self._catalog.put_back, self.state)
+        except Exception:
+            self._restoring.begin()
+            raise
+        if not is_back:
+            self._restoring.begin()
 
 
 def _change_nothing(state: CatalogState) -> None:

@@ -180,6 +180,62 @@ async def test_a_deferred_change_goes_with_the_next_one(tmp_path: Path) -> None:
     assert catalog.writes == 2  # the failed one and that of the stop
 
 
+async def test_a_deferred_change_that_fails_is_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every later commit would be refused with it; other deferred changes are written."""
+
+    def fail(state: CatalogState) -> None:
+        _add(9)(state)
+        raise ValueError("a fault of the broker")
+
+    writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1))
+    for change in (_add(1), fail, _add(2)):
+        writer.defer(change)
+    await writer.commit(_add(3))
+
+    assert list(writer.state.topics) == _found(tmp_path) == ["t1", "t2", "t3"]
+    assert len([record for record in caplog.records if record.exc_info]) == 1
+    await writer.close()
+
+
+async def test_a_deferred_change_outlives_a_commit_that_fails(tmp_path: Path) -> None:
+    """The fault is that of the other change."""
+
+    def fail(_: CatalogState) -> None:
+        raise ValueError("a fault of the broker")
+
+    writer = CatalogWriter(Catalog([tmp_path]), IoThreads(1))
+    writer.defer(_add(1))
+    with pytest.raises(KafkaStorageError):
+        await writer.commit(fail)
+    await writer.close()
+
+    assert _found(tmp_path) == ["t1"]
+
+
+async def test_an_old_catalogue_is_put_back_later_if_the_broker_fails_in_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refused change may be on the disk, where a start would find it."""
+    monkeypatch.setattr(again, "_PAUSE_SECONDS", 0.001)
+    catalog = Catalog([tmp_path])
+    writer = CatalogWriter(catalog, IoThreads(1))
+    await writer.commit(_add(1))
+    disk = install(monkeypatch)
+    disk.fail("fsync", after=1, times=1)
+
+    def fail(_: CatalogState) -> bool:
+        raise ValueError("a fault of the broker")
+
+    with monkeypatch.context() as faulty:
+        faulty.setattr(catalog, "put_back", fail)
+        with pytest.raises(KafkaStorageError):
+            await writer.commit(_add(2))
+    await give_turns_until(lambda: _found(tmp_path), "topics of a start", equals(["t1"]))
+    await writer.close()
+
+
 async def test_a_change_outlives_its_client(tmp_path: Path) -> None:
     """A cancelled request has its change written all the same."""
     writer = CatalogWriter(CountedCatalog(tmp_path), IoThreads(1))
