@@ -90,6 +90,7 @@ class TopicRegistry:
         self._alike: dict[str, set[str]] = {}  # topics by their name with each "." replaced by "_"
         self._partition_count = 0
         self._coming = Counter[str]()  # partitions that are being created, by topic
+        self._not_removed: set[UUID] = set()  # topics of which the manager still has old folders
         self._tasks = Tasks()
         self._deleted: list[Callable[[Topic], None]] = []
         self._before_removal: list[Callable[..., Awaitable[None]]] = []
@@ -409,10 +410,12 @@ class TopicRegistry:
             await told(*there)
         try:
             await self._io.run(self._cleaning.delete, *there)
-        except KafkaStorageError as error:
+        except (KafkaStorageError, RuntimeError) as error:
             _logger.error("folders still exist topic=%s: %s", name, error)  # noqa: TRY400
+            if isinstance(error, RuntimeError):  # no thread was left to try it
+                self._not_removed.add(topic_id)
             return
-        if not self._manager.has_remains(name):
+        if topic_id not in self._not_removed and not self._manager.has_remains(name):
             self._catalog.defer(lambda state: _forget(state, topic_id))
 
     def _publish(self, name: str, entry: CatalogTopic) -> Topic:
@@ -528,6 +531,16 @@ async def create_partitions(
                 await io.run(manager.create, topic_partition, topic_id, config)
             except KafkaError as error:
                 failures.append(error)
+            except Exception as error:
+                _logger.exception(
+                    "partition is not created, the broker failed partition=%s", topic_partition
+                )
+                failures.append(
+                    KafkaStorageError(
+                        f"partition {topic_partition} is not created, the broker failed "
+                        f"({type(error).__name__}): see its log"
+                    )
+                )
 
     await work_off(partitions, create, _WIDTH)
     if failures:

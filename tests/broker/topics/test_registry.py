@@ -325,6 +325,70 @@ async def test_partitions_that_cannot_all_be_made_are_not_made(
     assert _folders(home) == ["orders-0"]
 
 
+def _refuse(
+    home: ServicesOnDisk, patch: pytest.MonkeyPatch, name: str, kind: type[Exception] = RuntimeError
+) -> None:
+    """Have calls for a partition's folder fail on their way to an io thread from now on."""
+    run = home.io.run
+
+    def run_others(function: Callable[..., object], *args: object) -> asyncio.Future[object]:
+        if name not in map(str, args):
+            return run(function, *args)
+        refused = asyncio.get_running_loop().create_future()
+        refused.set_exception(kind("can't start new thread"))
+        return refused
+
+    patch.setattr(home.io, "run", run_others)
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, ValueError])
+async def test_partitions_for_which_no_thread_is_left_are_not_made(
+    home: ServicesOnDisk, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    """A client that was refused finds its change neither now nor after a restart."""
+    topics = home.services.topics
+    topic = await topics.create("orders", 1, {})
+    with monkeypatch.context() as patch:
+        _refuse(home, patch, "orders-2", kind)
+        with pytest.raises(KafkaStorageError):
+            await topics.add_partitions(topic, 3)
+    with monkeypatch.context() as patch:
+        _refuse(home, patch, "others-1", kind)
+        with pytest.raises(KafkaStorageError):
+            await topics.create("others", 2, {})
+
+    assert list(home.writer.state.topics) == list(topics.topics) == ["orders"]
+    assert topic.partitions == home.writer.state.topics["orders"].partitions == 1
+    assert _folders(home) == ["orders-0"]
+
+
+async def test_partitions_that_no_thread_could_remove_do_not_bring_a_topic_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A growth was refused, and so was its undoing; then the topic is deleted."""
+    home = await ServicesOnDisk(tmp_path).open()
+    topics = home.services.topics
+    topic = await topics.create("orders", 1, {})
+    with monkeypatch.context() as patch:
+        _refuse(home, patch, "orders-2")
+        monkeypatch.setattr(home.cleaner, "delete", _find_no_thread)
+        with pytest.raises(KafkaStorageError):
+            await topics.add_partitions(topic, 3)
+    monkeypatch.undo()
+    await topics.delete(topic)
+    await topics.create("others", 1, {})
+    assert _folders(home) == ["orders-1", "others-0"]
+    home.crash()
+    again = await ServicesOnDisk(tmp_path).open()
+    assert list(again.services.topics.topics) == ["others"]
+    assert _folders(again) == ["others-0"]
+    await again.close()
+
+
+def _find_no_thread(*_: TopicPartition) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 async def leave_half_a_partition(
     home: ServicesOnDisk, disk: Disk, topic: Topic, count: int
 ) -> None:
