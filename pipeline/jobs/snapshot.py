@@ -12,6 +12,7 @@ by their keys. If another writer commits meanwhile, they are merged again into w
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -112,14 +113,26 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     began = engine.clock.monotonic()
     sink = open_table(spec.target)
     read = committed({"subscribe": spec.topic, **options})
+    moment: Moment
     runs: list[_Run] = []
 
+    def take_moment() -> Moment:
+        runs.clear()
+        held.close()
+        return held.enter_context(moment_of(read, engine.clock))
+
     def attempt() -> SnapshotSummary:
+        nonlocal moment
         sink.look()
         sink.check(spec.schema, keeps=False)
-        state, reason = _usable_state(sink, spec, moment)
+        state, reason = _known_state(sink)
         if not spec.incremental:
             state, reason = None, ""
+        if state is not None:
+            if _is_beyond(state, moment):  # another job may have read the topic since
+                moment = take_moment()
+            reason = _find_gap(state, spec, moment)
+            state = None if reason else state
         if not runs or runs[-1].state != state:
             runs.append(_Run(engine, sink, spec, moment, state))
             if reason:
@@ -128,10 +141,10 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
         summary.reason = reason
         return summary
 
-    with sink.held():
+    with sink.held(), ExitStack() as held:
         sink.check(spec.schema, keeps=False)
-        with moment_of(read, engine.clock) as moment:
-            summary = retried(attempt)
+        moment = take_moment()
+        summary = retried(attempt)
     summary.seconds = engine.clock.monotonic() - began
     return summary
 
@@ -259,10 +272,8 @@ class _Run:
         )
 
 
-def _usable_state(
-    sink: TableSink, spec: SnapshotSpec, moment: Moment
-) -> tuple[TableState | None, str]:
-    """Return the state from which an increment goes on; or None and why the snapshot must be whole.
+def _known_state(sink: TableSink) -> tuple[TableState | None, str]:
+    """Return the state of the table; or None and why it has none.
 
     Raises:
         Refused: The table has rows of another writer, and no state.
@@ -271,9 +282,14 @@ def _usable_state(
         state = sink.state()
     except ValueError as error:
         return None, str(error)
-    if state is None:
-        return None, f"{sink.place} has no snapshot yet"
-    return (None, fault) if (fault := _find_gap(state, spec, moment)) else (state, "")
+    return state, f"{sink.place} has no snapshot yet" if state is None else ""
+
+
+def _is_beyond(state: TableState, moment: Moment) -> bool:
+    """Tell whether a table has offsets that its topic had not reached at a moment."""
+    return any(
+        state.offsets.get(each.partition, 0) > each.end_offset for each in moment.view.partitions
+    )
 
 
 def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:

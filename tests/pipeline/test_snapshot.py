@@ -2,6 +2,8 @@
 
 import random
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ import pytest
 
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import CorruptLog, Refused, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.jobs import snapshot as snapshot_module
+from siltstone.pipeline.jobs.reading import Moment, moment_of
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.sinks import parquet
@@ -183,6 +187,47 @@ def test_other_columns(made: Made) -> None:
     made.snapshot()
 
     assert "set of columns" in made.snapshot(incremental=True, headers=True).reason
+
+
+@pytest.mark.parametrize("kind", ["delta:{}/table", "iceberg:{}/w/table"])
+def test_another_job_that_has_read_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """An increment that began before another and ends after it leaves the table as new as it is."""
+    made = Made(tmp_path)
+    made.target = kind.format(tmp_path)
+    made.log.write(300)
+    made.snapshot()
+    made.log.write(30)
+
+    @contextmanager
+    def overtaken(*arguments: Any) -> Iterator[Moment]:
+        with moment_of(*arguments) as moment:
+            monkeypatch.undo()
+            made.log.write(50)
+            made.snapshot(incremental=True)
+            made.log.write(20)
+            yield moment
+
+    monkeypatch.setattr(snapshot_module, "moment_of", overtaken)
+    summary = made.snapshot(incremental=True)
+
+    assert (summary.mode, summary.reason) == ("increment", "")
+    assert made.table() == made.log.live()
+
+
+def test_a_topic_that_has_lost_its_end(made: Made) -> None:
+    """Where no other job has read what is missing now, the table is built again."""
+    shutil.copytree(made.log.root, made.log.root.with_name("copy"))
+    made.log.write(100)
+    made.snapshot()
+    shutil.rmtree(made.log.root)
+    made.log.root.with_name("copy").rename(made.log.root)
+
+    summary = made.snapshot(incremental=True)
+
+    assert "it has lost its end" in summary.reason
+    assert summary.mode == "whole"
 
 
 def test_text(made: Made) -> None:
