@@ -103,7 +103,8 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
     with sink.held():
         sink.check(spec.schema, keeps=True)
         origin = _find_origin(options, spec)
-        check_topic(sink, spec, origin)
+        if check_topic(sink, spec, origin) is not None:
+            _check_start(sink, options, spec)
         writer = BatchWriter(sink, spec, summary, clock, origin)
         frame = _reader(session, options, spec)
         query = frame.writeStream.foreachBatch(writer.write).option(
@@ -156,6 +157,21 @@ def check_topic(sink: TableSink, spec: StreamSpec, origin: Origin) -> TableState
             f"stream keeps {_ROWS_OF[spec.key_scope]}; name another table"
         )
     return state
+
+
+def _check_start(sink: TableSink, options: Mapping[str, str], spec: StreamSpec) -> None:
+    """Check that a stream without a checkpoint leaves out nothing that its table lacks."""
+    late = [
+        name
+        for name, value in options.items()
+        if name.lower().startswith("starting") and value.strip().lower() != "earliest"
+    ]
+    if late and not any((spec.checkpoint / "offsets").glob("[0-9]*")):
+        raise BadOption(
+            f"the table {sink.place} has {spec.topic} to some offsets, and a new checkpoint would "
+            f"go on where {late[0]} says: leave {late[0]} out, which reads from the start and adds "
+            "what is new, or name another table"
+        )
 
 
 def _find_origin(options: Mapping[str, str], spec: StreamSpec) -> Origin:

@@ -28,6 +28,7 @@ from siltstone.pipeline.jobs.stream import (
     StreamSpec,
     StreamSummary,
     check_topic,
+    stream,
 )
 from siltstone.pipeline.sinks import iceberg, parquet, staging
 from siltstone.pipeline.sinks.staging import (
@@ -42,6 +43,7 @@ from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.storage.clock import Clock
 from tests.support import lakes
+from tests.support.keyed_log import KeyedLog
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
 LOG_ENTRY = "create_write_transaction"
@@ -464,6 +466,18 @@ def test_a_checkpoint_that_is_further_than_a_restored_table(tmp_path: Path) -> N
         writer.write(batch_of(spec, 5), 2)  # type: ignore[arg-type]
 
     assert offsets(open_table(target)) == [0]
+
+
+def test_a_new_checkpoint_that_begins_late(target: str, tmp_path: Path) -> None:
+    """The offsets in the state would stand for records that nobody has read."""
+    KeyedLog(tmp_path / "log").write(5)
+    sink = open_table(target)
+    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
+    sink.commit(replace(state("a", 2), topic_id=""), spec.schema, [], replaces=True)
+    no_session: Any = None
+
+    with pytest.raises(BadOption, match="leave startingOffsets out, which reads from the start"):
+        stream(no_session, {"archive": f"{tmp_path}/log", "startingOffsets": "latest"}, spec)
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
