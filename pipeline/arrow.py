@@ -105,13 +105,11 @@ class _Filter:
             self._whole = self._left = filters_to_expression(conditions or filters)
             words = re.findall(r"\w+", str(self._whole))
             self.read = (*names, *(each for each in TYPES if each in words and each not in names))
-            arrow_schema(self.read).empty_table().filter(self._whole)
-        except (pa.ArrowException, LookupError, TypeError, ValueError) as error:
-            raise BadOption(
-                f"the filters do not fit a topic: {str(error).partition(chr(10))[0]}; write a list "
-                "such as [('offset', '>=', 10)], or an expression of pyarrow.compute, of the "
-                f"columns {', '.join(TYPES)}"
-            ) from error
+            schema = arrow_schema(self.read)
+            row = [pa.nulls(1, each.type) for each in schema]  # of no rows Arrow checks less
+            pa.table(row, schema).filter(self._whole)
+        except (pa.ArrowException, LookupError, OverflowError, TypeError, ValueError) as error:
+            raise _unfit(str(error).partition("\n")[0]) from error
         if conditions:
             self.narrowed, left = narrow(conditions, lambda each: each)
             self._left = filters_to_expression(left) if left else None
@@ -129,16 +127,34 @@ class _Filter:
             for number, split in enumerate(splits)
         ]
         known = arrow_schema(tuple(dict.fromkeys((*self.read, "topic", "partition", "offset"))))
-        found = ds.FileSystemDataset(files, known, form, disk).get_fragments(self._whole)
-        return [splits[int(each.path)] for each in found]
+        dataset = ds.FileSystemDataset(files, known, form, disk)
+        with _failing():
+            return [splits[int(each.path)] for each in dataset.get_fragments(self._whole)]
 
     def keep(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows and columns."""
         for batch in self.narrowed.keep(batches):
             table = pa.Table.from_batches([batch])
             if self._left is not None:
-                table = table.filter(self._left)
+                with _failing():
+                    table = table.filter(self._left)
             yield from table.select(list(self._names)).to_batches()
+
+
+def _unfit(why: str) -> BadOption:
+    return BadOption(
+        f"the filters do not fit a topic: {why}; write a list such as [('offset', '>=', 10)], or "
+        f"an expression of pyarrow.compute, of the columns {', '.join(TYPES)}"
+    )
+
+
+@contextmanager
+def _failing() -> Iterator[None]:
+    """Say of a filter that fails on rows that it does, without the value that Arrow names."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise _unfit(f"they fail on values of it by {type(error).__name__}") from None
 
 
 def _conditions(filters: Any) -> list[Condition]:

@@ -182,7 +182,12 @@ def _bounds(asked: Condition) -> tuple[int, int] | None:
         "<": (FIRST_TIME, below),
         "<=": (FIRST_TIME, whole),
     }
-    return allowed.get(asked.operator)
+    if asked.operator not in allowed:
+        return None
+    low, high = allowed[asked.operator]
+    if low > LAST_TIME or high < FIRST_TIME:
+        return LAST_TIME, FIRST_TIME
+    return max(low, FIRST_TIME), min(high, LAST_TIME)
 
 
 def _number(asked: Condition) -> tuple[int, bool] | None:

@@ -440,6 +440,9 @@ def test_a_fault_in_the_middle_is_one_sentence(archive: Archive, use: Callable[[
         ({"filters": [("offset", "~", 1)]}, "not a valid operator"),
         ({"filters": [("offset", "=", "x")]}, "int64, string"),
         ({"filters": [("timestamp", ">", 3)]}, "timestamp"),
+        ({"filters": [("timestamp", ">", datetime(2020, 1, 1))]}, "without timezone"),  # noqa: DTZ001  # the fault
+        ({"filters": [("offset", ">", 2**70)]}, "too large"),
+        ({"filters": pc.divide(pc.scalar(1), pc.field("partition")) > 1}, "by ArrowInvalid"),
         ({"filters": [("offset", "in", 3)]}, "not iterable"),
         ({"filters": []}, "Malformed"),
         ({"filters": "offset > 3"}, "such as"),
@@ -459,6 +462,41 @@ def test_a_wrong_read_is_refused_by_the_call(
 
     with pytest.raises(BadOption, match=rf"^[^\n]*{sentence}[^\n]*$"):
         scan("t", archive=str(archive.root), **asked)
+
+
+def test_a_filter_that_fails_on_a_value(archive: Archive) -> None:
+    """The sentence says so without the value: that may be a secret."""
+    archive.fill([[make_batch([(b"k", b"secret")])]])
+    reader = scan(
+        "t", archive=str(archive.root), filters=pc.field("value").cast("string").cast("int64") > 1
+    )
+
+    with pytest.raises(
+        pa.ArrowInvalid, match=r"^the filters [^\n]*by ArrowInvalid[^\n]*$"
+    ) as error:
+        reader.read_all()
+
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        (("timestampMs", "<", -(2**63)), 0),
+        (("timestampMs", ">=", -(2**63)), 30),
+        (("timestampMs", ">", 2**63 - 1), 0),
+        (("offset", ">", 2**63 - 1), 0),
+        (("offset", "<", -(2**63)), 0),
+        (("offset", "<=", 2**63 - 1), 30),
+    ],
+)
+def test_the_least_and_the_greatest_number(
+    archive: Archive, condition: tuple[str, str, int], count: int
+) -> None:
+    """A bound beyond 64 bits allows no row, or all."""
+    archive.fill_plain(30)
+
+    assert read(archive, filters=[condition]).num_rows == count
 
 
 def test_a_topic_that_does_not_exist(archive: Archive) -> None:
