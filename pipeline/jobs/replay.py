@@ -109,7 +109,14 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
 def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterator[list[Part]]:
     """Yield the parts of a source, with a pin until the block ends."""
     if spec.source.startswith(_TABLES):
-        files = open_table(spec.source).files()
+        table = open_table(spec.source)
+        files = table.files()
+        if table.has_deleted_rows:
+            raise BadOption(
+                f"some rows in the files of {spec.source} are deleted by other files (deletion "
+                "vectors, position deletes), and would be sent: rewrite those files first, as by "
+                "REORG TABLE ... APPLY (PURGE) for Delta, rewrite_data_files for Iceberg"
+            )
         if not files:
             raise BadOption(f"{spec.source} has no files; there is nothing to send")
         if "://" in files[0]:

@@ -53,6 +53,16 @@ class DeltaSink(Lake):
         """Return the files of the table."""
         return [] if self._table is None else sorted(self._table.file_uris())
 
+    @property
+    def has_deleted_rows(self) -> bool:
+        """Whether some file has a deletion vector."""
+        if self._table is None:
+            return False
+        try:
+            return any(each.num_rows for each in self._table.deletion_vectors())
+        except (DeltaError, OSError) as error:
+            raise self.not_opened(error) from error
+
     def _write(
         self, state: TableState, schema: pa.Schema, files: Sequence[StagedFile], *, replaces: bool
     ) -> None:

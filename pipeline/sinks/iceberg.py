@@ -76,6 +76,11 @@ class IcebergSink(Lake):
         """Return the files of the snapshot."""
         return sorted(task.file.file_path.removeprefix("file://") for task in self._tasks())
 
+    @property
+    def has_deleted_rows(self) -> bool:
+        """Whether some file has files of deletes."""
+        return any(task.delete_files for task in self._tasks())
+
     def _write(
         self, state: TableState, schema: pa.Schema, files: Sequence[StagedFile], *, replaces: bool
     ) -> None:

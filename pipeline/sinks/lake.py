@@ -63,6 +63,11 @@ class Lake(ABC):
     def files(self) -> list[str]:
         """Return where the files of the version are."""
 
+    @property
+    @abstractmethod
+    def has_deleted_rows(self) -> bool:
+        """Whether some rows of the files count no more, by vectors or files of deletes."""
+
     @abstractmethod
     def _version(self) -> str:
         """Return the name of the version; empty without a table."""

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +47,9 @@ class ParquetTable:
 
     All methods use the folder of one moment. A commit is refused if it has changed since.
     """
+
+    has_deleted_rows: ClassVar[bool] = False
+    """Whether some rows of the files count no more."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()

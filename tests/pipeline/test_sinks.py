@@ -15,13 +15,14 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.table import Transaction
+from pyiceberg.table import DataScan, FileScanTask, Transaction
 from pyiceberg.types import IntegerType
 
 from siltstone.pipeline import engine
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused
+from siltstone.pipeline.jobs.replay import ReplaySpec, replay
 from siltstone.pipeline.jobs.stream import (
     BatchWriter,
     Origin,
@@ -754,6 +755,48 @@ def test_a_file_that_a_vacuum_took(tmp_path: Path, kind: str) -> None:
         sink.commit(state("b", 3), SCHEMA, staged, replaces=True)
 
     assert open_table(target).files() == []
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_rows_that_are_deleted_beside_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A replay reads whole files, so it refuses one of which some rows are deleted."""
+    target = kind.format(tmp_path)
+    sink = open_table(target)
+    sink.commit(state("a", 30), SCHEMA, stage(sink, rows(*range(30))), replaces=True)
+    assert not sink.has_deleted_rows
+    if kind.startswith("delta"):
+        delete_by_a_vector(tmp_path / "d/_delta_log")
+    else:
+        plan = DataScan.plan_files
+
+        def deleted(scan: DataScan) -> list[FileScanTask]:
+            return [FileScanTask(task.file, {task.file}) for task in plan(scan)]
+
+        monkeypatch.setattr(DataScan, "plan_files", deleted)
+
+    with pytest.raises(BadOption, match="would be sent: rewrite those files first"):
+        replay(LocalEngine(1), {"bootstrap": "h:1"}, ReplaySpec(source=target, topic="t"))
+
+
+def delete_by_a_vector(log: Path) -> None:
+    """Delete six rows of the only file, by a vector in the log."""
+    vector = {
+        "storageType": "i",
+        "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",
+        "sizeInBytes": 44,
+        "cardinality": 6,
+    }
+    actions = [json.loads(line) for line in (log / f"{0:020}.json").read_text().splitlines()]
+    (file,) = [action["add"] for action in actions if "add" in action]
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    changes = [
+        {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **features}},
+        {"remove": {"path": file["path"], "dataChange": True}},
+        {"add": {**file, "deletionVector": vector}},
+    ]
+    (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, changes)))
 
 
 @pytest.mark.parametrize("kind", KINDS[1:])
