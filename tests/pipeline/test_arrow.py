@@ -154,6 +154,7 @@ def consume(bootstrap: str, topic: str) -> list[Row]:
     return sorted(found, key=lambda row: (row["partition"], row["offset"]))
 
 
+@pytest.mark.slow
 @pytest.mark.client
 @pytest.mark.parametrize("transport", ["pinned", "archive", "fetch"])
 def test_rows_are_those_of_a_plain_consumer(served: Served, transport: str) -> None:
@@ -351,6 +352,7 @@ def draw_filters(draw: random.Random) -> tuple[Any, Any]:
     return draw.choice(forms), expression
 
 
+@pytest.mark.slow
 def test_filters_keep_what_they_keep_afterwards(tmp_path: Path) -> None:
     """Random lists and expressions, pushed down, give the rows of a plain filter."""
     draw = random.Random(11)

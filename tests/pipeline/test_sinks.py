@@ -92,6 +92,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return where
 
 
+@pytest.mark.slow
 def test_commits(target: str) -> None:
     """A commit adds files or replaces all, and says up to where the table is."""
     sink = open_table(target)
@@ -128,6 +129,7 @@ def held_rows(target: str) -> list[tuple[str, str, int]]:
     return sorted((row["key"].decode(), row["value"].decode(), row["partition"]) for row in named)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_partition", [True, False])
 def test_merges(target: str, by_partition: bool) -> None:
     """A row takes the place of those with its key, one without a value takes them away."""
@@ -264,6 +266,7 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
             assert names(again.path.parent) == kept
 
 
+@pytest.mark.slow
 def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit stays, although the job does not know of it: its files are not swept."""
     sink = open_table(target)
@@ -284,6 +287,7 @@ def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
         assert again.state() == state("b", 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_an_answer_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A commit that was made in spite of an error is not made twice, and its files stay."""
@@ -326,6 +330,7 @@ def test_full_disk_while_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not names(tmp_path)
 
 
+@pytest.mark.slow
 def test_full_disk_in_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that the disk refuses leaves the table as it was, and no files."""
     sink = open_table(target)
@@ -371,6 +376,7 @@ def test_no_such_target(wrong: str) -> None:
         open_table(wrong)
 
 
+@pytest.mark.slow
 def test_readers_of_parquet_see_one_state(tmp_path: Path) -> None:
     """The folder is exchanged: no listing ever mixes two states."""
     sink = open_table(f"parquet:{tmp_path}/p")
@@ -400,6 +406,7 @@ def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
         check_topic(sink, spec, Origin(topic_id="another id"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("upsert", [False, True])
 def test_batches_of_a_stream(target: str, tmp_path: Path, upsert: bool) -> None:
     """Each offset counts once; also a first batch without rows leaves a table to go on from."""
@@ -587,6 +594,7 @@ def test_a_table_whose_rows_were_deleted(target: str) -> None:
     assert open_table(target).state() == state("b", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replaces", [True, False])
 def test_another_writer_in_mid_job(target: str, replaces: bool) -> None:
     """A commit onto another version than the one that was read changes nothing; a later may."""
@@ -606,6 +614,7 @@ def test_another_writer_in_mid_job(target: str, replaces: bool) -> None:
     assert offsets(open_table(target)) == ([3] if replaces else [0, 1, 2, 3, 9])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_another_writer_before_the_first_commit(tmp_path: Path, kind: str) -> None:
     """A table that somebody made since it was looked for is not taken over."""
