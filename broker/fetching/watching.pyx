@@ -86,12 +86,16 @@ cdef class WatchGroup:
         if self.parked is not None:
             self.parked.release()
 
-    def leave(self):
-        """Stop watching the logs of changed partitions: all partitions if there is no session."""
+    def leave(self, Py_ssize_t count):
+        """Forget so many changed partitions, and stop watching their logs.
+
+        Without a session all partitions are changed ones.
+        """
         cdef Watch watch
-        for watch in self.changed:
+        while count > 0 and self.changed:
+            watch, _ = self.changed.popitem()
             watch.leave()
-        self.changed.clear()
+            count -= 1
 
 
 @cython.final

@@ -155,15 +155,11 @@ class _Fetch(FetchRead):
     async def wait(self) -> None:
         """Park until ``min_bytes`` have come or ``max_wait_ms`` has passed, then plan again."""
         services, session = self.services, self.plan.session
-        # Without a session only this request watches; a partition that is named twice is watched
-        # once.
+        share = LoopShare()
         group = WatchGroup() if session is None else session.group
-        if session is None:
-            named = {(key, wanted.partition): (key, wanted) for key, wanted in self.plan.partitions}
-            group.changed.update(
-                (Watch(group, key, wanted), None) for key, wanted in named.values()
-            )
         try:
+            if session is None:  # then only this request watches
+                await self._watch(group, share)
             if session is None or session.is_at(self.plan.epoch):
                 await services.waiting.wait(
                     group,
@@ -173,10 +169,22 @@ class _Fetch(FetchRead):
                     seconds=self._find_wait(),
                     absent=self.absent,
                 )
+            while session is None and group.changed:
+                group.leave(FIRST_PIECE)
+                await share.rest()
         finally:
             if session is None:
-                group.leave()
+                group.leave(len(group.changed))
         self.plan = services.sessions.plan_again(self.plan)
+
+    async def _watch(self, group: WatchGroup, share: LoopShare) -> None:
+        """Add the partitions to a group; one that is named twice is watched once."""
+        named = {}
+        for number, (key, wanted) in enumerate(self.plan.partitions, 1):
+            named[key, wanted.partition] = Watch(group, key, wanted)
+            if number % FIRST_PIECE == 0:
+                await share.rest()
+        group.changed.update(dict.fromkeys(named.values()))
 
     def _find_wait(self) -> float:
         """Return for how many seconds the request may wait: not beyond the end of the login."""

@@ -43,7 +43,7 @@ class Fetcher:
         try:
             await self.waiting.wait(self.group, self._topics.get_log, **self._wanted)
         finally:
-            self.group.leave()
+            self.group.leave(len(self.group.changed))
 
     async def park(self) -> asyncio.Task[None]:
         """Begin to wait."""
