@@ -9,7 +9,6 @@ member is answered COORDINATOR_LOAD_IN_PROGRESS until there is room, if it would
 group.members.max.bytes, or if the members of its user would exceed half of that limit.
 """
 
-from collections.abc import Sequence
 from typing import TypeAlias
 from uuid import UUID
 
@@ -124,16 +123,23 @@ def _read(
     return values if values.member_id else values.named(uuid_text(random_uuid()))
 
 
-async def _merge(listed: Sequence[TopicPartitions], share: LoopShare) -> dict[UUID, frozenset[int]]:
-    """Return partitions by topic; rows of one topic are joined, rows without an id are left out."""
+async def _merge(listed: list[TopicPartitions], share: LoopShare) -> dict[UUID, frozenset[int]]:
+    """Return partitions by topic; rows of one topic are joined, rows without an id are left out.
+
+    To save memory, the list is emptied on the way, and topics share equal sets.
+    """
     merged: dict[bytes, list[int]] = {}
-    for topic_id, partitions in listed:
+    while listed:
+        topic_id, partitions = listed.pop()
         if topic_id != NO_ID:
             merged.setdefault(topic_id, []).extend(partitions)
         await share.rest()
     owned: dict[UUID, frozenset[int]] = {}
-    for topic_id, indexes in merged.items():
-        owned[UUID(bytes=topic_id)] = frozenset(indexes)
+    shared: dict[frozenset[int], frozenset[int]] = {}
+    while merged:
+        topic_id, partitions = merged.popitem()
+        indexes = frozenset(partitions)
+        owned[UUID(bytes=topic_id)] = shared.setdefault(indexes, indexes)
         await share.rest()
     return owned
 
