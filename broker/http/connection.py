@@ -24,6 +24,7 @@ from siltstone.broker.http.values import (
     Patience,
     text,
 )
+from siltstone.broker.process.bounded_lines import BoundedLines
 
 if TYPE_CHECKING:
     from siltstone.broker.http.tls_stream import TlsStream
@@ -54,6 +55,7 @@ class HttpConnection:
         limits: HttpLimits,
         admission: Admission,
         patience: Patience,
+        refusals: BoundedLines,
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -61,6 +63,7 @@ class HttpConnection:
         self._limits = limits
         self._admission = admission
         self._patience = patience
+        self._refusals = refusals
         self._loop = asyncio.get_running_loop()
         self._method = ""  # the method of the current request, once its head has come
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
@@ -86,7 +89,9 @@ class HttpConnection:
                 self._patience.since = self._loop.time()
                 seconds = self._limits.idle_seconds
         except _Refused as refused:
-            _logger.info("refused an HTTP request peer=%s reason=%s", self._peer, refused.reason)
+            if self._refusals.takes():
+                fields = self._peer, self._refusals.others(), refused.reason
+                _logger.info("refused an HTTP request peer=%s others=%d reason=%s", *fields)
             await self._refuse(refused.response)
 
     async def end(self) -> None:

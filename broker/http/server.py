@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING
 from siltstone.broker.http import values
 from siltstone.broker.net.sending.threads import SendingThreads
 from siltstone.broker.process import sockets
+from siltstone.broker.process.bounded_lines import BoundedLines
+from siltstone.storage.clock import perf_counter
 
 if TYPE_CHECKING:
     from siltstone.broker.http.tls_stream import TlsStream
@@ -41,6 +43,7 @@ class Routes:
         self._by_path: dict[str, dict[str, values.Route]] = {}
         for route in routes:
             self._by_path.setdefault(route.path, {})[route.method] = route
+        self._failures = BoundedLines(perf_counter, 1)
 
     def is_urgent(self, request: values.HttpRequest) -> bool:
         """Return whether the page must be answered even while all places are taken."""
@@ -64,7 +67,10 @@ class Routes:
         try:
             return await route.handle(request)
         except Exception:
-            _logger.exception("an HTTP page failed path=%s peer=%s", request.path, request.peer)
+            if self._failures.takes():
+                others = self._failures.others()
+                where = request.path, request.peer, others
+                _logger.exception("an HTTP page failed path=%s peer=%s others=%d", *where)
             return values.text(500, f"{request.path} failed here; the broker's log says why")
 
 
@@ -94,6 +100,8 @@ class HttpServer:
         self._clients: dict[asyncio.Task[None], values.Patience] = {}
         self._server: asyncio.Server | None = None
         self._encryption = encryption
+        self._failures = BoundedLines(perf_counter, 1)
+        self._refusals = BoundedLines(perf_counter)
         self._sockets: list[socket.socket] = []  # those of TLS
 
     async def start(self, host: str, port: int) -> list[tuple[str, int]]:
@@ -243,14 +251,16 @@ class HttpServer:
 
             serve = partial(self._answer, routes, patience)
             connection = HttpConnection(
-                reader, writer, serve, self._limits, self._admission, patience
+                reader, writer, serve, self._limits, self._admission, patience, self._refusals
             )
             await connection.run()
             await connection.end()
         except (OSError, TimeoutError) as error:
             _logger.debug("an HTTP client went away reason=%r", error)
         except Exception:
-            _logger.exception("an HTTP connection failed")
+            if self._failures.takes():
+                others = self._failures.others()
+                _logger.exception("an HTTP connection failed others=%d", others)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

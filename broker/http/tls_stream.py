@@ -29,6 +29,7 @@ class TlsStream:
         self._drained.set()
         self._input: asyncio.Future[None] | None = None
         self._is_closed = False
+        self._fault: str | Exception = ""
         self._channel = TlsChannel(
             self._loop, opened.sock, sending, self._drained.set, self._on_lost
         )
@@ -72,8 +73,11 @@ class TlsStream:
 
         Raises:
             ConnectionResetError: The peer is gone.
+            Exception: A fault of the broker.
         """
         await self._drained.wait()
+        if isinstance(self._fault, Exception):
+            raise self._fault
         if self._is_closed:
             raise ConnectionResetError("the peer is gone")
 
@@ -102,5 +106,6 @@ class TlsStream:
         if self._input is not None and not self._input.done():
             self._input.set_result(None)
 
-    def _on_lost(self, _reason: str) -> None:
+    def _on_lost(self, fault: str | Exception) -> None:
+        self._fault = fault
         self.close()

@@ -52,7 +52,7 @@ class PlainChannel(Transport):
         fileno: int,
         sending: SendingThreads,
         on_drained: Callable[[], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str | Exception], None],
     ) -> None:
         """Take over the descriptor of a non-blocking socket."""
         super().__init__(fileno, on_lost)

@@ -66,6 +66,9 @@ class Listener(Protocol):
     def note_refused(self, connection: Connection, error: ProtocolError) -> None:
         """Log that a connection ends because of what its client has sent."""
 
+    def note_closed(self, connection: Connection, fault: str | Exception) -> None:
+        """Log that a connection is closed because of its peer, a file or the broker."""
+
     def forget(self, connection: Connection) -> None:
         """Drop a closed connection."""
 
@@ -240,8 +243,8 @@ class Connection(Turn):
         finally:
             timer.end(self, began)
 
-    def close(self, reason: str | None = None) -> None:
-        """Close at once; ``reason``, a fault of the peer or of a file, is logged."""
+    def close(self, fault: str | Exception | None = None) -> None:
+        """Close at once; a fault is logged: a text is of the peer or of a file, else ours."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -259,8 +262,8 @@ class Connection(Turn):
         self._buffers.forget(self)
         self._buffers.unread.forget(self)
         self.listener.forget(self)
-        if reason is not None:
-            _logger.info("connection closed peer=%s reason=%s", self.peer, reason)
+        if fault is not None:
+            self.listener.note_closed(self, fault)
         else:
             _logger.debug(
                 "connection closed peer=%s client=%r received_bytes=%d",
@@ -514,8 +517,7 @@ class Connection(Turn):
         Any other error is a fault of the broker: it is logged, and the connection closes at once.
         """
         if not isinstance(error, ProtocolError):
-            self.close()
-            _logger.error("connection failed and is closed peer=%s", self.peer, exc_info=error)
+            self.close(error)
             return
         self.listener.note_refused(self, error)
         self._tail = b""

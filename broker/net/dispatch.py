@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from siltstone.broker.api import APIS, BY_KEY, Api
 from siltstone.broker.net.buffers import SHARED_BYTES
 from siltstone.broker.net.gate import Gate, Route
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.loop_share import LoopShare, parts_of
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.broker.services import RequestContext
@@ -138,10 +139,11 @@ class RareRequests:
     Each call is made in a turn of a connection; a coroutine that it returns ends in a later turn.
     """
 
-    __slots__ = ("_stats",)
+    __slots__ = ("_faults", "_stats")
 
     def __init__(self, stats: RequestStats) -> None:
         self._stats = stats
+        self._faults = BoundedLines(perf_counter, 1)
 
     async def wait(
         self,
@@ -286,14 +288,19 @@ class RareRequests:
     def fault(
         self, connection: Connection, route: Route, version: int, error: Exception
     ) -> ProtocolError:
-        """Log a fault of the broker with its traceback; return an error to close the connection."""
-        _logger.error(
-            "request failed api=%s version=%d peer=%s",
-            route.api.name,
-            version,
-            connection.peer,
-            exc_info=error,
-        )
+        """Return an error that closes the connection, for a fault of the broker.
+
+        The fault is logged with its traceback; at most one a second, since a client may repeat it.
+        """
+        if self._faults.takes():
+            _logger.error(
+                "request failed api=%s version=%d peer=%s others=%d",
+                route.api.name,
+                version,
+                connection.peer,
+                self._faults.others(),
+                exc_info=error,
+            )
         return ProtocolError(
             f"api={route.api.name} version={version} client={connection.client_id!r} "
             f"reason=the broker failed: {type(error).__name__}"

@@ -95,6 +95,8 @@ class Listener:
         self._drained = asyncio.Event()
         self._refused_logins = BoundedLines(self._loop.time, 1)
         self._refusals = BoundedLines(self._loop.time)
+        self._closed = BoundedLines(self._loop.time)
+        self._failed = BoundedLines(self._loop.time, 1)
 
     def bind(self, host: str, port: int) -> None:
         """Bind every address of ``host``, or all if it is empty, and listen; see ``start``.
@@ -217,6 +219,25 @@ class Listener:
             is_open = connection.login is not None and connection.login.is_open
             limit = Limit.LOGIN_BYTES if is_open else Limit.REQUEST_BYTES
         self._note_refused(connection.peer, str(error), limit, connection.principal)
+
+    def note_closed(self, connection: Connection, fault: str | Exception) -> None:
+        """Log that a connection is closed because of its peer, a file or, by an error, the broker.
+
+        Of the broker's own faults, which have tracebacks, at most one a second is logged.
+        """
+        if isinstance(fault, Exception):
+            if self._failed.takes():
+                _logger.error(
+                    "connection failed and is closed peer=%s others=%d",
+                    connection.peer,
+                    self._failed.others(),
+                    exc_info=fault,
+                )
+        elif self._closed.takes():
+            others = self._closed.others()
+            _logger.info(
+                "connection closed peer=%s others=%d reason=%s", connection.peer, others, fault
+            )
 
     def _note_refused(
         self, peer: str, reason: str, limit: str | None, principal: str = _ANONYMOUS

@@ -2,7 +2,6 @@
 
 import asyncio
 import errno
-import logging
 import os
 from collections.abc import Callable
 
@@ -10,8 +9,6 @@ from siltstone.broker.net.turn.turn import INLINE_BYTES, Transport
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.parts import FileSlice
 from siltstone.storage.files import disk
-
-_logger = logging.getLogger(__name__)
 
 
 def warm(file: int, position: int, size: int) -> None:
@@ -29,7 +26,7 @@ def warm(file: int, position: int, size: int) -> None:
         position += got
 
 
-def ignore(_why: str = "") -> None:
+def ignore(_why: str | Exception = "") -> None:
     """Do nothing: the callback of a closed channel, whose connection is gone."""
 
 
@@ -53,7 +50,7 @@ class Outlet:
         loop: asyncio.AbstractEventLoop,
         io: IoThreads,
         on_drained: Callable[[], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str | Exception], None],
     ) -> None:
         self._channel = channel
         self._loop = loop
@@ -108,9 +105,8 @@ class Outlet:
         if channel.unsent:
             try:
                 channel.flush()
-            except Exception as error:  # the caller has other sockets to serve
-                _logger.exception("answer cannot be sent")
-                self._on_lost(f"the broker failed: {type(error).__name__}")
+            except Exception as error:  # noqa: BLE001  # the caller has other sockets to serve
+                self._on_lost(error)
         if not channel.unsent and channel.fileno >= 0:
             self.stop_watching()
             self._on_drained()

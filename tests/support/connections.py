@@ -55,6 +55,7 @@ class Line:
         self.name = "PLAINTEXT"
         self.forgotten: list[Connection] = []
         self.refusals: list[str] = []
+        self.faults: list[str | Exception] = []
         self.tasks: list[asyncio.Task[None]] = []
         self.started = asyncio.Event()
         self.client, server = socket.socketpair()
@@ -72,6 +73,10 @@ class Line:
     def note_refused(self, _connection: Connection, error: ProtocolError) -> None:
         """Note why the connection ends."""
         self.refusals.append(str(error))
+
+    def note_closed(self, _connection: Connection, fault: str | Exception) -> None:
+        """Note the fault that has closed the connection."""
+        self.faults.append(fault)
 
     def start_task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run the coroutine of a request that waits."""

@@ -7,11 +7,13 @@ that may read the data folder may control the broker. The port is on loopback un
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, json_answer, text
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.io import IoThreads
 from siltstone.protocol.errors import KafkaError
+from siltstone.storage.clock import perf_counter
 from siltstone.storage.log.log import Log
 
 _logger = logging.getLogger(__name__)
@@ -45,6 +47,9 @@ class ControlChannel:
     io: IoThreads
     find_status: Callable[[], Status]
     find_logs: Callable[[], Iterable[Log]]
+    _refusals: BoundedLines = field(
+        default_factory=lambda: BoundedLines(perf_counter, 1), init=False
+    )
 
     def routes(self) -> tuple[Route, ...]:
         """Return every page; pages that change something are wrapped in `guarded`."""
@@ -58,11 +63,13 @@ class ControlChannel:
 
         async def guarded(request: HttpRequest) -> HttpResponse:
             if not self.is_trusted(request.headers):
-                _logger.warning(
-                    "refused a control request without the token path=%s peer=%s",
-                    request.path,
-                    request.peer,
-                )
+                if self._refusals.takes():
+                    _logger.warning(
+                        "refused a control request without the token path=%s peer=%s others=%d",
+                        request.path,
+                        request.peer,
+                        self._refusals.others(),
+                    )
                 return text(
                     401,
                     f"{request.path} changes something: send 'Authorization: Bearer TOKEN' with "

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.io import IoThreads
 
 if TYPE_CHECKING:
@@ -18,12 +18,16 @@ _Kind = TypeVar("_Kind")
 
 _logger = logging.getLogger(__name__)
 
+RETRY_SECONDS: Final = 1.0
+"""How long the loop sends before threads that the system has refused are tried again."""
+
 
 class SendingThreads:
     """``count`` threads that send large ranges, and ``count`` that also encrypt (loop only).
 
     Each kind is started when it is first needed. With a count of 0 the loop sends by itself, and as
-    long as the system has no descriptor or no thread for them.
+    long as the system has no descriptor or no thread for them, which is asked once a second: each
+    try starts and ends the threads that the system does have.
     """
 
     def __init__(self, io: IoThreads, count: int) -> None:
@@ -31,7 +35,8 @@ class SendingThreads:
         self._count = count
         self._senders: Senders | None = None
         self._tls_senders: TlsSenders | None = None
-        self._refusals = BoundedLines(asyncio.get_running_loop().time, 1)
+        self._now = asyncio.get_running_loop().time
+        self._next_try = -math.inf
 
     def find_senders(self) -> Senders | None:
         """Return the sender threads; the first call starts them."""
@@ -46,15 +51,17 @@ class SendingThreads:
         return self._tls_senders
 
     def _start(self, make: Callable[[int], _Kind]) -> _Kind | None:
+        if self._now() < self._next_try:
+            return None
         try:
             return make(self._count)
         except (OSError, RuntimeError) as error:
-            if self._refusals.takes():
-                _logger.warning(
-                    "sender threads cannot be started, the loop sends: allow the broker more "
-                    "descriptors or threads reason=%s",
-                    error,
-                )
+            self._next_try = self._now() + RETRY_SECONDS
+            _logger.warning(
+                "sender threads cannot be started, the loop sends: allow the broker more "
+                "descriptors or threads reason=%s",
+                error,
+            )
             return None
 
     def close(self) -> None:

@@ -48,7 +48,7 @@ class TlsChannel(Transport):
         sock: ssl.SSLSocket,
         sending: SendingThreads,
         on_drained: Callable[[], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str | Exception], None],
     ) -> None:
         super().__init__(sock.fileno(), on_lost)
         self._loop = loop
@@ -211,7 +211,7 @@ class TlsChannel(Transport):
         self._offered = 0
         return True
 
-    def _on_sent(self, reason: str | None) -> None:
+    def _on_sent(self, reason: str | Exception | None) -> None:
         """Continue after a sender has sent everything or has failed."""
         handed = self._outlet.take_back()
         if self.fileno < 0:  # closed meanwhile

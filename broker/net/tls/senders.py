@@ -6,7 +6,6 @@ epoll set, which all senders share, for sockets with room, and fills each of the
 
 import asyncio
 import errno
-import logging
 import os
 import ssl
 from collections.abc import Callable, Iterable, Sequence
@@ -19,8 +18,6 @@ from siltstone.protocol.parts import FileSlice
 from siltstone.storage import threads
 from siltstone.storage.files import disk
 
-_logger = logging.getLogger(__name__)
-
 CHUNK_BYTES: Final = 128 * 1024
 """How many bytes are encrypted at a time; none are kept while a socket has no room."""
 
@@ -31,7 +28,7 @@ class _Row:
 
     tls: ssl.SSLSocket
     parts: Sequence[bytes | memoryview | FileSlice]
-    finished: Callable[[str | None], None]
+    finished: Callable[[str | Exception | None], None]
     sent: int = 0
 
 
@@ -57,9 +54,11 @@ class TlsSenders:
         self,
         tls: ssl.SSLSocket,
         parts: Sequence[bytes | memoryview | FileSlice],
-        finished: Callable[[str | None], None],
+        finished: Callable[[str | Exception | None], None],
     ) -> None:
         """Send ``parts``; ``finished`` gets None when all have left, or the reason of a failure.
+
+        An error is a fault of the broker, a text one of the peer or of a file.
 
         Raises:
             OSError: The kernel watches no more sockets; nothing was handed over.
@@ -91,15 +90,14 @@ class TlsSenders:
                 if not _send(row, scratch):
                     self._watch.add(socket)
                     continue
-                reason = None
+                reason: str | Exception | None = None
             except OSError as error:
                 reason = error.strerror or str(error)
-            except Exception as error:  # the other sockets need the thread
-                _logger.exception("encrypted answer cannot be sent")
-                reason = f"the broker failed: {type(error).__name__}"
+            except Exception as error:  # noqa: BLE001  # the other sockets need the thread
+                reason = error
             self._loop.call_soon_threadsafe(self._finish, socket, row, reason)
 
-    def _finish(self, socket: int, row: _Row, reason: str | None) -> None:
+    def _finish(self, socket: int, row: _Row, reason: str | Exception | None) -> None:
         if self._owed.get(socket) is row:
             del self._owed[socket]
             row.finished(reason)

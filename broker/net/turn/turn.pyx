@@ -77,10 +77,10 @@ cdef class Transport:
     """
 
     cdef public object unsent  # type: deque[bytes | memoryview | FileSlice]
-    cdef public object _on_lost  # type: Callable[[str], None]
+    cdef public object _on_lost  # type: Callable[[str | Exception], None]
     cdef public int fileno
 
-    def __init__(self, int fileno, on_lost: Callable[[str], None]):
+    def __init__(self, int fileno, on_lost: Callable[[str | Exception], None]):
         self.fileno = fileno
         self.unsent = deque()
         self._on_lost = on_lost

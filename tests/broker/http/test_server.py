@@ -2,18 +2,21 @@
 
 import asyncio
 import errno
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from siltstone.broker.http import server as http_server
 from siltstone.broker.http.connection import is_ours
+from siltstone.broker.http.control import channel
+from siltstone.broker.http.control.channel import ControlChannel
 from siltstone.broker.http.control.token import read_address
 from siltstone.broker.http.server import HttpServer, Routes
 from siltstone.broker.http.values import (
@@ -25,6 +28,7 @@ from siltstone.broker.http.values import (
     text,
 )
 from siltstone.broker.process import sockets
+from siltstone.broker.process.bounded_lines import MAX_PER_SECOND
 from tests.support.http_client import ask, exchange, having, parse
 from tests.support.ports import address_of
 from tests.support.running import running
@@ -648,5 +652,25 @@ async def test_pages_that_cannot_be_made_are_told_in_the_log(
         assert await exchange(port, b"GET / HTTP/1.1\r\n\r\n") == b""
     await give_turns_until(lambda: server.connections, "its place is free", equals(0))
 
-    assert "an HTTP connection failed" in caplog.messages
+    assert "an HTTP connection failed others=0" in caplog.messages
     await server.close()
+
+
+async def test_refusals_do_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of requests that are no HTTP, of changes without the token, and of pages that fail."""
+    caplog.set_level(logging.INFO)
+    for module in (http_server, channel):
+        monkeypatch.setattr(module, "perf_counter", lambda: 100.0)
+    control = ControlChannel(lambda _: False, cast("Any", None), lambda: cast("Any", None), list)
+    server = HttpServer(having([*ROUTES, *control.routes()]))
+    ((_, port),) = await server.start("127.0.0.1", 0)
+    for _ in range(MAX_PER_SECOND + 5):
+        await exchange(port, b"no HTTP\r\n\r\n")
+        assert (await ask(port, "/v1/flush", method="POST")).status == 401
+        assert (await ask(port, "/broken")).status == 500
+    await server.close()
+
+    for kind, count in (("HTTP request", MAX_PER_SECOND), ("the token", 1), ("page failed", 1)):
+        assert sum(kind in each for each in caplog.messages) == count

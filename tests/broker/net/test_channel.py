@@ -62,12 +62,14 @@ async def _receive(client: socket.socket, size: int) -> bytes:
     return bytes(received)
 
 
-async def _exchange(sending: SendingThreads, parts: Parts, expected: bytes) -> list[str]:
+async def _exchange(
+    sending: SendingThreads, parts: Parts, expected: bytes
+) -> list[str | Exception]:
     """Send ``parts`` through a channel and return why it was lost, if it was."""
     client, server = socket.socketpair()
     client.setblocking(False)
     server.setblocking(False)
-    lost: list[str] = []
+    lost: list[str | Exception] = []
     drained = asyncio.Event()
     channel = PlainChannel(
         asyncio.get_running_loop(), server.detach(), sending, drained.set, lost.append
@@ -124,7 +126,7 @@ async def test_a_fault_of_the_broker_ends_the_channel(
     io = IoThreads(1)
     client, server = socket.socketpair()
     server.setblocking(False)
-    lost: list[str] = []
+    lost: list[str | Exception] = []
     channel = PlainChannel(
         asyncio.get_running_loop(),
         server.detach(),
@@ -143,7 +145,7 @@ async def test_a_fault_of_the_broker_ends_the_channel(
     client.close()
     io.close()
 
-    assert lost == ["the broker failed: RuntimeError"]
+    assert [str(fault) for fault in lost] == ["can't start new thread"]
 
 
 class Holder:
@@ -156,7 +158,7 @@ class Holder:
     def resume(self) -> None:
         """Take no notice."""
 
-    def close(self, _why: str = "") -> None:
+    def close(self, _why: str | Exception = "") -> None:
         """Close the channel."""
         self.channel.close()
 
@@ -234,7 +236,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     os.truncate(path, 10)
     client, server = socket.socketpair()
     server.setblocking(False)
-    lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    lost: asyncio.Future[str | Exception] = asyncio.get_running_loop().create_future()
     channel = PlainChannel(
         asyncio.get_running_loop(), server.detach(), sending, lambda: None, lost.set_result
     )
@@ -244,7 +246,7 @@ async def test_a_file_that_is_too_short_loses_the_connection(
     channel.close()
     client.close()
 
-    assert "file ends" in reason
+    assert "file ends" in str(reason)
 
 
 def is_open(number: int) -> bool:
@@ -286,7 +288,7 @@ async def test_a_socket_is_not_closed_under_a_sender(content: tuple[FileSlice, b
 async def test_a_closed_channel_leaves_its_number_to_others(sending: SendingThreads) -> None:
     """The next connection has it, and neither gets nor loses a byte by us; nobody is told."""
     client, server = socket.socketpair()
-    lost: list[str] = []
+    lost: list[str | Exception] = []
     channel = PlainChannel(
         asyncio.get_running_loop(), server.detach(), sending, lambda: None, lost.append
     )

@@ -10,7 +10,7 @@ import pytest
 
 from siltstone.broker.api import APIS
 from siltstone.broker.context import Caller
-from siltstone.broker.net.dispatch import Dispatcher
+from siltstone.broker.net.dispatch import Dispatcher, RareRequests
 from siltstone.broker.process.histogram import BOUNDS_SECONDS, Histogram
 from siltstone.broker.process.request_stats import RequestStats
 from siltstone.protocol.errors import ProtocolError
@@ -138,3 +138,20 @@ async def test_a_large_request_that_cannot_be_read_is_counted_once(
         )
 
     assert stats.refused == 1
+
+
+def test_a_request_that_fails_in_a_loop_does_not_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client that finds a fault of the broker sends its request again; all are refused."""
+    now = 100.0
+    rare = RareRequests(RequestStats((api.key, api.name) for api in APIS))
+    monkeypatch.setattr(rare._faults, "_monotonic", lambda: now)
+    connection: Any = SimpleNamespace(peer="peer", client_id=None)
+    route: Any = SimpleNamespace(api=APIS[0])
+    for _ in range(5):
+        assert "the broker failed" in str(rare.fault(connection, route, 0, MemoryError()))
+    now += 1.0
+    rare.fault(connection, route, 0, MemoryError())
+
+    assert [each.rpartition(" ")[2] for each in caplog.messages] == ["others=0", "others=4"]

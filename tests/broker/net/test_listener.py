@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import socket
 import struct
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import uvloop
 
 from siltstone.broker.net.channel import PlainChannel
 from siltstone.broker.net.connection import Connection
+from siltstone.broker.process.bounded_lines import MAX_PER_SECOND
 from tests.support.running import Client, running
 from tests.support.waiting import equals, give_turns_until, within
 
@@ -269,3 +271,35 @@ async def test_a_listener_has_a_rate_of_its_own(tmp_path: Path) -> None:
             await (await home.connect(1)).ask(_API_VERSIONS)
 
         assert slowed.keys() == home.refused.keys() == {name}
+
+
+@pytest.mark.parametrize(("fault", "lines"), [(MemoryError(), 1), ("Broken pipe", MAX_PER_SECOND)])
+async def test_connections_that_fail_in_a_loop_do_not_fill_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fault: str | Exception,
+    lines: int,
+) -> None:
+    """A client that finds a fault connects again at once; the next second has the number."""
+    caplog.set_level(logging.INFO)
+    now = 100.0
+    async with running(tmp_path) as started:
+        (listener,) = started.listeners
+        for each in (listener._failed, listener._closed):
+            monkeypatch.setattr(each, "_monotonic", lambda: now)
+
+        async def fail() -> list[str]:
+            caplog.clear()
+            client = await started.connect()
+            await client.ask(_API_VERSIONS)
+            (accepted,) = listener.connections
+            accepted.close(fault)
+            return [each for each in caplog.messages if " others=" in each]
+
+        logged = [len(await fail()) for _ in range(lines + 7)]
+        now += 1.0
+        (last,) = await fail()
+
+    assert logged == [1] * lines + [0] * 7
+    assert "others=7" in last

@@ -46,7 +46,7 @@ def wire() -> Iterator[Wire]:
 
 def test_compiled_code_receives_and_sends_through_an_object(wire: Wire) -> None:
     """A number that the kernel does not know is served, its bytes and its errors are obeyed."""
-    lost: list[str] = []
+    lost: list[str | Exception] = []
     transport = Transport(1 << 20, lost.append)
     memory = memoryview(bytearray(16))
 
