@@ -13,7 +13,7 @@ import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +33,9 @@ from siltstone.storage.clock import Clock
 Filters: TypeAlias = (
     Sequence[tuple[str, str, Any]] | Sequence[Sequence[tuple[str, str, Any]]] | pc.Expression
 )
+
+_PRUNED_AT_ONCE: Final = 1000
+"""Each split of a dataset takes some kilobytes of Arrow."""
 
 
 def scan(
@@ -121,6 +124,10 @@ class _Filter:
         """
         if self._whole is None:
             return splits
+        parts = range(0, len(splits), _PRUNED_AT_ONCE)
+        return [each for at in parts for each in self._matching(splits[at : at + _PRUNED_AT_ONCE])]
+
+    def _matching(self, splits: list[Split]) -> list[Split]:
         form, disk = ds.IpcFileFormat(), LocalFileSystem()
         files = [
             form.make_fragment(str(number), disk, partition_expression=_content(split))

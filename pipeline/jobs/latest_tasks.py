@@ -51,7 +51,7 @@ class TaskResult:
     tombstones: int
     without_key: int
     sample: frozenset[bytes]
-    """Hashes of some of the keys, to compare with other tasks."""
+    """Hashes of some of the keys, to compare with other tasks that may have the same ones."""
     has_repeats: bool
     """Whether a key is in several partitions of this task."""
     passed_over: int
@@ -124,7 +124,7 @@ class LatestTasks:
             rows.rows_in += int(counts.get(_READ, b"0"))
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
             rows.add_table(table.replace_schema_metadata(None), is_counted=False)
-        return self._write(rows, passed_over)
+        return self._write(rows, passed_over, is_sampled=False)
 
     def append(self, tables: Iterable[pa.Table]) -> list[StagedFile]:
         """Write all rows of some tables, tombstones too."""
@@ -132,7 +132,7 @@ class LatestTasks:
             self.folder, self.schema, (_shaped(each, self.schema) for each in tables)
         )
 
-    def _write(self, rows: LatestRows, passed_over: int) -> TaskResult:
+    def _write(self, rows: LatestRows, passed_over: int, *, is_sampled: bool = True) -> TaskResult:
         table = rows.finish()
         files: list[StagedFile] = []
         sample: frozenset[bytes] = frozenset()
@@ -142,7 +142,7 @@ class LatestTasks:
             tombstones = table["value"].null_count
             live = table.filter(table["value"].is_valid()) if tombstones else table
             if not self.by_time:
-                sample = _sample_of(live["key"])
+                sample = _sample_of(live["key"]) if is_sampled else sample
                 has_repeats = rows.has_repeats(live)
             live_rows = live.num_rows
             written = table if self.is_increment else live

@@ -34,6 +34,8 @@ MEMORY_BYTES: Final = 2 << 30
 """The bytes of log that one task takes: it would hold them all if no key repeats."""
 _SKEW: Final = 2
 _SMALL_BYTES: Final = 128 << 20
+_MOST_SHARES: Final = 4
+"""Each share of the keys of a partition reads all of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +226,8 @@ class _Run:
         if spec.plan != "auto":
             return spec.plan
         sizes = self._sizes
+        if max(sizes, default=0) > _MOST_SHARES * spec.memory_bytes:
+            return "shuffle"
         if not sizes or sum(sizes) < _SMALL_BYTES:
             return "partition"
         fair = sum(sizes) / max(1, self._engine.cores)

@@ -11,9 +11,10 @@ only if its header proves all of it to be later: the broker stamped it, or it ha
 user says that no record of a batch is older than its first one (``timestampOrder=batch``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME, ReadOptions
@@ -82,9 +83,11 @@ class PartitionPlan:
                 start_offset=first.offset,
                 end_offset=last.offset,
                 pieces=tuple(_pieces(spans, first, last, self._partition.folder)),
-                aborted=_touching(aborted, first.offset, last.offset),
+                aborted=touching,
             )
-            for first, last in pairwise(cuts)
+            for (first, last), touching in zip(
+                pairwise(cuts), _shared_out(aborted, [cut.offset for cut in cuts]), strict=True
+            )
         ]
 
     def _spans(self) -> Iterator[Span]:
@@ -128,6 +131,7 @@ class PartitionPlan:
                 if cut is None or cut.offset >= self._whole.end_offset:
                     break
                 cuts.append(cut)
+            span.view.close()
             before += span.size
         return [*cuts, Cut(len(spans), 0, 0, self._whole.end_offset)]
 
@@ -141,10 +145,11 @@ class PartitionPlan:
             length = last.offset - first.offset
             parts = -(-length // max_records)
             finer.append(first)
-            finer += [
-                _cut_at(spans, first.span, first.offset + length * part // parts)
-                for part in range(1, parts)
-            ]
+            for part in range(1, parts):
+                offset = first.offset + length * part // parts
+                finer.append(_cut_at(spans, finer[-1].span, offset))
+            for span in spans[first.span : last.span]:
+                span.view.close()
         return [*finer, cuts[-1]]
 
     def _aborted(self) -> tuple[AbortedTransaction, ...]:
@@ -160,15 +165,17 @@ def _cut_near(
 ) -> Cut | None:
     """Return a place for a cut about ``into`` bytes into a span, after the previous one.
 
-    The start of the next span is preferred if it is no further than ``slack``.
+    The start of a span is preferred if it is no further than ``slack``; that of a segment is known
+    without a look at its files.
     """
     span = spans[number]
-    if number + 1 < len(spans) and span.size - into <= slack:
-        following = spans[number + 1]
-        header = following.view.header_at(following.position)
-        if header is not None:
-            place = following.position
-            return Cut(number + 1, place, place, header.base_offset)
+    near = number if into <= slack and number > previous.span else number + 1
+    if near < len(spans) and (near == number or span.size - into <= slack):
+        view, place = spans[near].view, spans[near].position
+        header = view.header_at(place) if place else None
+        if header is not None or place == 0:
+            offset = view.segment.base_offset if header is None else header.base_offset
+            return Cut(near, place, place, offset)
     start = previous.position if previous.span == number else span.position
     batch = span.view.cut_before(span.position + into, start)
     if batch is None or batch.header.base_offset <= previous.offset:
@@ -182,6 +189,7 @@ def _cut_at(spans: list[Span], start: int, offset: int) -> Cut:
         span = spans[number]
         located = span.view.locate(offset)
         if located is None or located.position >= span.end:
+            span.view.close()
             continue
         is_within = located.header.base_offset < offset
         position = max(span.position, located.position)
@@ -209,10 +217,17 @@ def _pieces(spans: list[Span], first: Cut, last: Cut, folder: str) -> Iterator[P
             )
 
 
-def _touching(
-    aborted: tuple[AbortedTransaction, ...], start: int, end: int
-) -> tuple[AbortedTransaction, ...]:
-    return tuple(each for each in aborted if each.first_offset < end and each.last_offset >= start)
+def _shared_out(
+    aborted: Iterable[AbortedTransaction], bounds: list[int]
+) -> Iterator[tuple[AbortedTransaction, ...]]:
+    """Yield the transactions that touch the offsets between each two bounds."""
+    coming = sorted(aborted, key=attrgetter("first_offset"), reverse=True)
+    touching: list[AbortedTransaction] = []
+    for start, end in pairwise(bounds):
+        while coming and coming[-1].first_offset < end:
+            touching.append(coming.pop())
+        touching = [each for each in touching if each.last_offset >= start]
+        yield tuple(touching)
 
 
 class Extent(NamedTuple):

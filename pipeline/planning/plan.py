@@ -48,6 +48,7 @@ def plan_splits(
     splits: list[Split] = []
     sizes = {each.topic_partition: each.size for each in view.partitions}
     target = target_bytes(sum(sizes.values()), options)
+    offsets = sum(map(_length, ranges.values()))
     for partition in view.partitions:
         wanted = ranges.get(partition.topic_partition)
         if wanted is None:
@@ -80,7 +81,7 @@ def plan_splits(
                 whole.check_gap(wanted.start, wanted.end)
             splits += cut
         else:
-            splits += _cut_offsets(whole, options, sum(map(_length, ranges.values())))
+            splits += _cut_offsets(whole, options, offsets)
     return splits
 
 

@@ -22,12 +22,15 @@ from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.index import (
     OFFSET_ENTRY,
     TIME_ENTRY,
+    Entries,
+    FileEntries,
     MemoryEntries,
     OffsetEntry,
     OffsetIndex,
     TimeEntry,
     TimeIndex,
 )
+from siltstone.storage.segment.open_file import SegmentFile
 
 HEADER_CHUNK: Final = 64 * 1024
 
@@ -45,7 +48,7 @@ class Batch(NamedTuple):
 
 
 class SegmentView:
-    """A segment as planning sees it; closes its file with `close`."""
+    """A segment as planning sees it; after `close` its files are opened again when asked for."""
 
     def __init__(self, store: Store, folder: str, segment: PinnedSegment) -> None:
         self._store = store
@@ -66,7 +69,8 @@ class SegmentView:
         return self._path(files.LOG)
 
     def close(self) -> None:
-        """Close the file. Idempotent."""
+        """Close the files. Idempotent."""
+        self._offsets = self._times = None
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -212,12 +216,18 @@ class SegmentView:
             self._times = TimeIndex(self.segment.base_offset, data)
         return self._times
 
-    def _index(self, kind: str, size: int) -> MemoryEntries:
-        """Return the entries of an index file.
+    def _index(self, kind: str, size: int) -> Entries:
+        """Return the entries of an index file: on this machine only those that are asked for.
 
         One that Kafka wrote may end in zeros (KAFKA-10207).
         """
-        data = (self._store.read(self._path(kind)) or b"") if kind in self.segment.files else b""
+        if kind not in self.segment.files:
+            return MemoryEntries(size)
+        if self._store.is_local:
+            entries = _open_entries(self._path(kind), size)
+            if entries is not None and len(entries) and any(entries.entry(len(entries) - 1)):
+                return entries
+        data = self._store.read(self._path(kind)) or b""
         data = data[: len(data) // size * size]
         zeros = len(data) - len(data.rstrip(b"\x00"))
         return MemoryEntries(size, data[: len(data) - zeros // size * size])
@@ -234,3 +244,10 @@ class SegmentView:
             and position + header.size <= self.segment.size
         )
         return header if is_fine else None
+
+
+def _open_entries(path: str, size: int) -> FileEntries | None:
+    try:
+        return FileEntries(size, SegmentFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC)))
+    except FileNotFoundError:
+        return None

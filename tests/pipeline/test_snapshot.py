@@ -65,6 +65,14 @@ def made(tmp_path: Path) -> Made:
     return made
 
 
+def test_a_large_partition_is_read_once(made: Made) -> None:
+    """By partition each share of its keys would read all of it, so many shares are a shuffle."""
+    few, many = (made.snapshot(memory_bytes=memory).plan for memory in (1 << 30, 5_000))
+
+    assert (few, many) == ("partition", "shuffle")
+    assert made.table() == made.log.live()
+
+
 @pytest.mark.parametrize("plan", ["partition", "shuffle"])
 @pytest.mark.parametrize("memory", [1 << 30, 20_000])
 def test_whole(made: Made, plan: str, memory: int) -> None:

@@ -2,17 +2,20 @@
 
 import pickle
 import random
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
 
 from siltstone.pipeline.errors import BadOption, DataLost, SourceUnavailable
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
+from siltstone.pipeline.planning.segments import SegmentView
 from siltstone.pipeline.reading.scanned import Scanned
+from siltstone.pipeline.stores import LocalStore, StoredFile
 from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
 from siltstone.storage.directory.lock import DirectoryLock
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from tests.support.archives import Archive, damage, read_splits
 from tests.support.batches import make_batch
 
@@ -72,6 +75,78 @@ def test_thousands_of_tiny_segments_are_packed_together(archive: Archive) -> Non
 
     assert len(splits) == 2
     assert read_splits(splits, ("offset",))["offset"].to_pylist() == list(range(10_000))
+
+
+def test_a_plan_of_many_segments_opens_few_files(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition of a terabyte has a thousand segments, and each is let go of after its cuts."""
+    archive.fill_plain(4000, interval=0)
+    counts = []
+    opened = SegmentView._opened
+
+    def count(self: SegmentView) -> StoredFile:
+        counts.append(len([*Path("/proc/self/fd").iterdir()]))
+        return opened(self)
+
+    monkeypatch.setattr(SegmentView, "_opened", count)
+
+    plain = archive.plan(splitBytes="400")
+    by_records = archive.plan(splitBytes="4k", maxRecordsPerPartition="7")
+
+    assert len(plain) > 100 < len(by_records)
+    assert max(counts) - min(counts) <= 6
+
+
+def test_an_index_is_searched_in_its_file(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The indexes of ten terabytes are twenty gigabytes: a plan reads the entries that it needs."""
+    archive.fill_plain(4000, interval=0)
+    asked = []
+    read = LocalStore.read
+
+    def note(self: LocalStore, path: str) -> bytes | None:
+        asked.append(path)
+        return read(self, path)
+
+    monkeypatch.setattr(LocalStore, "read", note)
+
+    archive.plan(splitBytes="400")
+
+    assert not [path for path in asked if path.endswith(files.INDEX)]
+
+
+def test_a_cut_between_segments_needs_no_file(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store each look at a file is a request."""
+    segments = [[make_batch(size) for _ in range(20)] for size in (9, 10) * 10]
+    archive.fill(segments)
+    target = str(sum(map(len, chain(*segments))) // 20)
+    with open_source(archive.options(splitBytes=target)) as source:
+        view = source.view()
+        monkeypatch.delattr(SegmentView, "_opened")
+
+        splits = source.plan(view)
+
+    assert [len(split.pieces) for split in splits] == [1] * 20
+
+
+def test_a_task_carries_its_own_split_only(archive: Archive) -> None:
+    """However many segments and aborted transactions its partition has."""
+    aborted = [AbortedTransaction(7, at, at + 3, at + 4) for at in range(0, 1000, 5)]
+    archive.fill_exact([make_batch(1, base_offset=at) for at in range(1000)], aborted)
+
+    splits = archive.plan(splitBytes="400", isolation="read_committed")
+
+    assert max(len(pickle.dumps(split)) for split in splits) < 1000
+    for split in splits:
+        assert set(split.aborted) == {
+            each
+            for each in aborted
+            if each.first_offset < split.end_offset and each.last_offset >= split.start_offset
+        }
 
 
 @pytest.mark.parametrize("seed", range(5))
