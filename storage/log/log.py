@@ -24,7 +24,7 @@ from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.log import timestamp_lookup
-from siltstone.storage.log.dropped_segments import DroppedSegments
+from siltstone.storage.log.dropped_segments import RETRY_MS, DroppedSegments
 from siltstone.storage.log.end import LogEnd
 from siltstone.storage.log.frozen import FrozenLog, NameGate
 from siltstone.storage.log.reads import LogParts, LogRead, LogReader
@@ -396,9 +396,25 @@ class Log(LogParts):
         self.reader.forget()
         snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
         dropped = self._dropped(gone, [path for path in snapshots if path is not None])
-        rename = partial(dropped.rename, self.config.file_delete_delay_ms)
-        self._services.background.submit("renaming of deleted segments", rename)
+        delete = partial(self._delete, dropped)
+        self._services.background.submit("renaming of deleted segments", delete)
         return gone
+
+    def _delete(self, dropped: DroppedSegments) -> None:
+        """Rename segments that the log no longer has, and have them unlinked later. Blocks.
+
+        Among them may be new ones of an unfinished swap. It is finished first: to finish it later
+        would give them their names again, and the next start would load them.
+
+        Raises:
+            KafkaStorageError: The disk failed.
+        """
+        try:
+            self.finish_swap()
+        except OSError as error:
+            self._services.deletions.schedule(RETRY_MS, partial(self._delete, dropped))
+            raise self.directory.fail(error) from error
+        dropped.rename(self.config.file_delete_delay_ms)
 
     def _dropped(self, gone: Sequence[LogSegment], snapshots: Sequence[Path]) -> DroppedSegments:
         """Return segments that the log no longer has, and their snapshots, to be deleted."""
@@ -521,16 +537,20 @@ class Log(LogParts):
         Raises:
             OSError: The disk still fails.
         """
-        swap = self._swap
-        if swap is None:
+        if self._swap is None:
             return
         with self._flush_lock, self.names.changing():
-            if swap.is_published:
+            swap = self._swap
+            if swap is None:  # another thread has finished it
+                return
+            if self._abandoned:  # a new folder may have the name already
+                swap.forget()
+            elif swap.is_published:
                 swap.end()
             else:
                 swap.undo()
-        self._swap = None
-        if swap.is_published:
+            self._swap = None
+        if swap.is_published and not self._abandoned:
             gone = self._dropped(swap.old, swap.snapshots)
             self._services.deletions.schedule(self.config.file_delete_delay_ms, gone.unlink)
 

@@ -45,6 +45,11 @@ class SegmentSwap:
         for segment in self.new:
             segment.files.unlink()
 
+    def forget(self) -> None:
+        """Close the files, whose folder is being deleted."""
+        for segment in (*self.new, *self.old):
+            segment.files.forget_all()
+
     def end(self) -> None:
         """Give all files their final names. Blocks."""
         for segment in self.old:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -324,3 +324,42 @@ def _dropping(folder: CompactedFolder) -> Replace:
         folder.log.replace_segments(new, old)
 
     return swap
+
+
+@pytest.mark.parametrize("tries", [0, 2])
+def test_a_deletion_behind_a_swap_that_the_disk_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    """A new segment that is deleted before it has its final name does not come back."""
+    folder = make_folder(tmp_path)
+    rename = files.rename
+
+    def refuse(old: str, new: str) -> None:
+        if old.endswith(files.SWAP):
+            raise OSError(errno.ENOSPC, "the disk is full")
+        rename(old, new)
+
+    monkeypatch.setattr(files, "rename", refuse)
+    with pytest.raises(OSError, match="full"):
+        clean(folder)
+    count = len(folder.log.segments)
+    both = replace(folder.config, cleanup_policy=("compact", "delete"), retention_ms=-1)
+    folder.log.reconfigure(both)
+    folder.log.delete_records(folder.log.segments[1].base_offset)
+    assert folder.log.apply_retention(folder.clock.now_ms()) == 1
+    for _ in range(tries):
+        folder.pass_time_despite_failures()
+    monkeypatch.undo()
+
+    folder.services.background.close()
+    folder.services.deletions.run_due()
+    folder.services.background.close()
+    folder.log.finish_swap()
+
+    rows, bases = folder.rows(), [each.base_offset for each in folder.log.segments]
+    assert len(bases) == count - 1
+    folder.pass_time_despite_failures(5_000)
+    assert [int(path.stem) for path in sorted(folder.path.glob("*.log"))] == bases
+    folder.reopen()
+    assert folder.rows() == rows
+    assert [each.base_offset for each in folder.log.segments] == bases
