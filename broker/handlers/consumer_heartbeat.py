@@ -9,7 +9,7 @@ member is answered COORDINATOR_LOAD_IN_PROGRESS until there is room, if it would
 group.members.max.bytes, or if the members of its user would exceed half of that limit.
 """
 
-from typing import TypeAlias
+from typing import TypeAlias, cast
 from uuid import UUID
 
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
@@ -54,7 +54,7 @@ async def handle(
         request = request._replace(subscribed_topic_names=await share.sort_once(names))
     owned = None
     if request.topic_partitions is not None:
-        owned = await _merge(request.topic_partitions, share)
+        owned = await _merge(cast("list[TopicPartitions]", request.topic_partitions), share)
     services = context.services
     groups = services.groups()
     try:

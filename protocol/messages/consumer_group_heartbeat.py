@@ -18,7 +18,7 @@ class ConsumerGroupHeartbeatRequest(NamedTuple):
     subscribed_topic_names: Annotated[Sequence[str] | None, "[]string null"] = None
     subscribed_topic_regex: Annotated[str | None, "string 1+ null"] = None
     server_assignor: Annotated[str | None, "string null"] = None
-    topic_partitions: Annotated[list[TopicPartitions] | None, "[]struct null"] = None
+    topic_partitions: Annotated[Sequence[TopicPartitions] | None, "[]struct null"] = None
 REQUEST = Message(68, 0, 1, 0, ConsumerGroupHeartbeatRequest)
 
 class ResponseTopicPartitions(NamedTuple):
