@@ -7,6 +7,7 @@ ends with its lease, so a job's driver renews it in a thread of its own (`Pin`).
 import http.client
 import json
 import logging
+import os
 import ssl
 import threading
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,9 @@ from typing import Any, Self
 from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.storage import files
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint
 from siltstone.storage.directory.control import ENCRYPTED, explain, find_trust
+from siltstone.storage.directory.meta_properties import MetaProperties
 from siltstone.storage.topic_partition import TopicPartition
 
 DEFAULT_LEASE_MS = 60_000
@@ -103,6 +106,17 @@ def find_control(data: Path, address: str = "") -> Control:
     except OSError as error:
         raise SourceUnavailable(str(error)) from error
     return Control(_split(place.removeprefix(ENCRYPTED)), token, trust)
+
+
+def is_of(data: Path, cluster_id: str) -> bool:
+    """Tell whether a folder of this machine is of a cluster, and this user may pin there."""
+    if not os.access(data / files.CONTROL_TOKEN, os.R_OK):
+        return False
+    try:
+        properties = MetaProperties.read(data)
+    except (OSError, MalformedCheckpoint):
+        return False
+    return properties is not None and properties.cluster_id == cluster_id
 
 
 def topics(control: Control) -> list[str]:

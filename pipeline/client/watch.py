@@ -8,6 +8,7 @@ and other tasks that still read renew it in time.
 import threading
 from contextlib import suppress
 from pathlib import Path
+from socket import gethostname
 from typing import Final, Self
 
 from siltstone.pipeline.client.pins import Control, extend_pin, find_control, join
@@ -70,6 +71,22 @@ class Watch:
                 f"reading {self._split.topic_partition}, which is compacted, without a pin takes "
                 "longer than half of its delete.retention.ms: a deleted key could come back; read "
                 "with transport=pinned, with more tasks, or raise delete.retention.ms"
+            )
+
+    def look_at_end(self, end: int) -> None:
+        """Check that the log has not grown, if the records that it gives depend on that.
+
+        Raises:
+            SnapshotExpired: it has.
+        """
+        last_end = self._split.rules.last_end
+        if last_end and end > last_end:
+            raise SnapshotExpired(
+                f"{gethostname()} does not see the pinned files of "
+                f"{self._split.topic_partition}, which is compacted and has grown since it was "
+                "pinned, so that keys with newer values may be missing over the network; let all "
+                "executors see the broker's folder by the same path, or read with transport=fetch "
+                "if such keys may be missing"
             )
 
     def _expired(self, error: SnapshotExpired) -> SnapshotExpired:

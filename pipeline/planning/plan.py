@@ -43,7 +43,11 @@ def plan_splits(
     lease = None
     if view.pin:
         lease = Lease(
-            data=options.data, control=options.control, pin=view.pin, lease_ms=options.pin_lease_ms
+            data=options.data,
+            control=options.control,
+            pin=view.pin,
+            lease_ms=options.pin_lease_ms,
+            cluster_id=view.cluster_id,
         )
     splits: list[Split] = []
     sizes = {each.topic_partition: each.size for each in view.partitions}
@@ -69,6 +73,7 @@ def plan_splits(
                 rules,
                 deadline_ms=deadline(view, partition) if is_live else 0,
                 unpinned_deadline_ms=deadline(view, partition),
+                unpinned_last_end=partition.end_offset if partition.is_compacted else 0,
             ),
             is_compacted=partition.is_compacted,
             lease=lease,

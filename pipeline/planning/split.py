@@ -43,6 +43,8 @@ class Lease:
     control: str
     pin: str
     lease_ms: int
+    cluster_id: str
+    """The cluster of the broker; another one may have a folder of that path elsewhere."""
     linger_ms: int = 0
     """The lease that a reader leaves when it is done. 0: the driver releases the pin."""
 
@@ -61,6 +63,10 @@ class Rules:
     deadline_ms: int = 0
     """The time from which records may no longer fit those that were read first; 0: never."""
     unpinned_deadline_ms: int = 0
+    """The same for a reader that does not see the pinned files."""
+    last_end: int = 0
+    """If the log has passed this end, a reader without a pin may lack keys; 0: it does not mind."""
+    unpinned_last_end: int = 0
     """The same for a reader that does not see the pinned files."""
 
     @property
@@ -128,7 +134,11 @@ class Split:
 
     def over_network(self) -> "Split":
         """Return the same offsets for a machine that does not see the pinned files."""
-        rules = replace(self.rules, deadline_ms=self.rules.unpinned_deadline_ms)
+        rules = replace(
+            self.rules,
+            deadline_ms=self.rules.unpinned_deadline_ms,
+            last_end=self.rules.unpinned_last_end,
+        )
         return replace(self, folder="", pieces=(), lease=None, rules=rules)
 
     def wanted(self, columns: tuple[str, ...]) -> Wanted:

@@ -94,6 +94,7 @@ class FetchScan:
                 if data.error_code:
                     offset = self._moved(cluster, leader, data.error_code, offset)
                     continue
+                self._watch.look_at_end(data.high_watermark)
                 chunk = memoryview(data.records or b"")
                 self._scanned.bytes_read += len(chunk)
                 walked = _walk(chunk, offset)

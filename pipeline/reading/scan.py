@@ -6,10 +6,13 @@ read_committed neither do aborted transactions.
 
 from collections.abc import Iterator
 from pathlib import Path
+from socket import gethostname
 
 import pyarrow as pa
 
+from siltstone.pipeline.client.pins import is_of
 from siltstone.pipeline.columns import STANDARD
+from siltstone.pipeline.errors import SourceUnavailable
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.file_scan import FileScan
 from siltstone.pipeline.reading.scanned import Scanned
@@ -20,13 +23,20 @@ def scan(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a split; ``scanned`` counts them.
 
-    If the pinned folder is not visible, the broker is asked, if its address is known.
+    A machine that does not see the folder of the pinned files asks the broker.
 
     Raises:
         PipelineError: they cannot be read, or not as of the planned moment.
     """
     counts = scanned or Scanned()
-    if split.lease is not None and split.bootstrap and not Path(split.lease.data).is_dir():
+    lease = split.lease
+    if lease is not None and not is_of(Path(lease.data), lease.cluster_id):
+        if not split.bootstrap:
+            raise SourceUnavailable(
+                f"{gethostname()} does not see the broker's folder {lease.data}, or this user may "
+                "not read it, so it cannot read what is pinned there; give "
+                "kafka.bootstrap.servers, by which such machines read over the network"
+            )
         split = split.over_network()
     if split.folder:
         yield from FileScan(split, columns, counts).record_batches()

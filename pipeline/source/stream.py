@@ -209,7 +209,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def timeless(split: Split) -> Split:
     """Return a split without deadlines: a stream does not show one moment."""
-    return replace(split, rules=replace(split.rules, deadline_ms=0, unpinned_deadline_ms=0))
+    rules = replace(split.rules, deadline_ms=0, unpinned_deadline_ms=0, unpinned_last_end=0)
+    return replace(split, rules=rules)
 
 
 def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:

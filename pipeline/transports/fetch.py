@@ -1,20 +1,17 @@
 """Any Kafka broker, over the network: offsets by ListOffsets, records by Fetch."""
 
 import logging
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from siltstone.pipeline.client.cluster import Cluster, Leader
+from siltstone.pipeline.client.pins import is_of
 from siltstone.pipeline.client.wire import refused
 from siltstone.pipeline.errors import BadOption, PipelineError
 from siltstone.pipeline.options import EARLIEST, LATEST, ReadOptions
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
 from siltstone.pipeline.transports.source import Source, select
-from siltstone.storage import files
 from siltstone.storage.clock import Clock
-from siltstone.storage.directory.checkpoint import MalformedCheckpoint
-from siltstone.storage.directory.meta_properties import MetaProperties
 
 if TYPE_CHECKING:
     from siltstone.storage.topic_partition import TopicPartition
@@ -119,14 +116,4 @@ def find_data(options: ReadOptions) -> str:
             cluster_id = cluster.cluster_id
     except PipelineError:
         return ""  # reading over the network will report it
-    return next((each for each in directories if _is_of(Path(each), cluster_id)), "")
-
-
-def _is_of(directory: Path, cluster_id: str) -> bool:
-    if not os.access(directory / files.CONTROL_TOKEN, os.R_OK):
-        return False
-    try:
-        properties = MetaProperties.read(directory)
-    except (OSError, MalformedCheckpoint):
-        return False
-    return properties is not None and properties.cluster_id == cluster_id
+    return next((each for each in directories if is_of(Path(each), cluster_id)), "")

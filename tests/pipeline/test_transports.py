@@ -15,12 +15,15 @@ from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import BadOption, DataLost, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.jobs.reading import moment_of
 from siltstone.pipeline.options import ReadOptions
+from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import BatchReader
+from siltstone.pipeline.source.stream import timeless
 from siltstone.pipeline.transports import choose, open_source
 from siltstone.protocol.errors import ErrorCode
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
+from siltstone.storage.directory.meta_properties import MetaProperties
 from tests.support.archives import read_splits
 from tests.support.broker import SiltstoneProcess, a_process
 from tests.support.kafka import KafkaBroker
@@ -102,20 +105,71 @@ def test_an_address_is_enough_to_pin(served: SiltstoneProcess) -> None:
         assert read_splits([split]).num_rows == 30
 
 
+def seen_from_elsewhere(split: Split, data: Path) -> Split:
+    """Return a split as a machine gets it that has another folder, or none, at the same path."""
+    assert split.lease is not None
+    return replace(split, lease=replace(split.lease, data=str(data)))
+
+
+def another_brokers_folder(place: Path, served: SiltstoneProcess) -> Path:
+    """Return a folder such as the broker has, of another cluster."""
+    place.mkdir()
+    for name in (files.CONTROL_TOKEN, files.CONTROL_ADDRESS, files.META_PROPERTIES):
+        (place / name).write_bytes((served.folder / name).read_bytes())
+    properties = MetaProperties.read(place)
+    assert properties is not None
+    replace(properties, cluster_id="another").write(place, now_ms=0)
+    return place
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_a_machine_that_does_not_see_the_pin_asks_the_broker(
+    served: SiltstoneProcess, tmp_path: Path, policy: str, is_there: bool
+) -> None:
+    """It reads the same offsets over the network, also where it has another broker's folder."""
+    topic = next(names)
+    create_topic(served.bootstrap, topic, config={"cleanup.policy": policy})
+    produce(served.bootstrap, topic, numbered(30))
+    place = tmp_path / "elsewhere"
+    if is_there:
+        another_brokers_folder(place, served)
+    with open_source(options(served, topic, transport="pinned")) as source:
+        (split,) = source.plan(source.view())
+        elsewhere = seen_from_elsewhere(split, place)
+        if policy == "delete":
+            produce(served.bootstrap, topic, numbered(30))
+
+        assert read_splits([elsewhere], COLUMNS).equals(read_splits([split], COLUMNS))
+
+
+def test_a_compacted_topic_that_grows_is_read_where_its_pin_is_seen(
     served: SiltstoneProcess, tmp_path: Path
 ) -> None:
-    """An executor elsewhere reads the same offsets over the network."""
+    """Over the network keys with newer values may be missing, which is refused where it may be."""
     topic = next(names)
-    create_topic(served.bootstrap, topic)
+    create_topic(served.bootstrap, topic, config={"cleanup.policy": "compact"})
     produce(served.bootstrap, topic, numbered(30))
     with open_source(options(served, topic, transport="pinned")) as source:
         (split,) = source.plan(source.view())
-        produce(served.bootstrap, topic, numbered(30))
-        assert split.lease is not None
-        elsewhere = replace(split, lease=replace(split.lease, data=str(tmp_path / "elsewhere")))
+        produce(served.bootstrap, topic, numbered(1))
 
-        assert read_splits([elsewhere], COLUMNS).equals(read_splits([split], COLUMNS))
+        with pytest.raises(SnapshotExpired, match=r"has grown since .* transport=fetch"):
+            read_splits([seen_from_elsewhere(split, tmp_path)])
+        assert read_splits([seen_from_elsewhere(timeless(split), tmp_path)]).num_rows == 30
+
+
+def test_a_machine_that_knows_neither_pin_nor_broker(
+    served: SiltstoneProcess, tmp_path: Path
+) -> None:
+    """It says which option lets it read."""
+    create_topic(served.bootstrap, topic := next(names))
+    produce(served.bootstrap, topic, numbered(30))
+    with open_source(ReadOptions.parse({"subscribe": topic, "data": str(served.folder)})) as source:
+        (split,) = source.plan(source.view())
+
+        with pytest.raises(SourceUnavailable, match=r"does not see .* kafka\.bootstrap\.servers"):
+            read_splits([seen_from_elsewhere(split, tmp_path)])
 
 
 def test_a_live_folder_is_no_archive(served: SiltstoneProcess) -> None:

@@ -4,7 +4,9 @@ import json
 import os
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
+from urllib.request import urlopen
 
 import pyarrow.parquet as pq
 import pyspark
@@ -14,24 +16,43 @@ from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
+from tests.support.broker import SiltstoneProcess
 from tests.support.keyed_log import KeyedLog
+from tests.support.produced import create_topic, numbered, produce
 from tests.support.programs import output_of
+from tests.support.tiny_disk import TinyDisk
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("config", "pipeline", "protocol", "storage")
 PYTHON = """#!/bin/sh
 # The interpreter with what it has installed, and our packages from this archive.
+{first}
 here=$(cd "$(dirname "$0")/.." && pwd)
 echo "$here" >> "{seen}"
 PYTHONPATH="$here/lib:$PYTHONPATH" exec "{python}" "$@"
 """
+HIDDEN = """
+if [ -n "$SPARK_EXECUTOR_DIRS" ] && [ -z "$HIDDEN" ]; then
+  export HIDDEN=1
+  case "$PWD" in
+    */0) hide='mount -t tmpfs none "{data}"' ;;
+    *) hide='mount --bind "{other}" "{data}"' ;;
+  esac
+  exec unshare --mount --propagation private sh -c "$hide && exec \\"\\$0\\" \\"\\$@\\"" "$0" "$@"
+fi
+"""
+"""An executor's workers do not see the broker's disk: one has nothing at that path, one another."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def pack(folder: Path, seen: Path) -> Path:
+def pack(folder: Path, seen: Path, first: str = "") -> Path:
     """Return an archive with our packages and an interpreter that prefers them."""
+    try:
+        find_java()
+    except PipelineError as error:
+        pytest.skip(f"java: {error}")
     script = folder / "python"
-    script.write_text(PYTHON.format(seen=seen, python=sys.executable))
+    script.write_text(PYTHON.format(seen=seen, python=sys.executable, first=first))
     script.chmod(0o755)
     archive = folder / "env.tar.gz"
     with tarfile.open(archive, "w:gz", compresslevel=1) as packed:
@@ -78,6 +99,8 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
         f"spark.executor.extraJavaOptions={FAST_START}",
         "--conf",
         "spark.ui.enabled=false",
+        "--conf",
+        "spark.scheduler.minRegisteredResourcesRatio=1.0",
         str(ROOT / "pipeline" / "__main__.py"),
         *arguments,
     ]
@@ -92,10 +115,6 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
 
 def test_snapshot_and_audit(tmp_path: Path) -> None:
     """Both run in executors that have nothing but the archive, and are right."""
-    try:
-        find_java()
-    except PipelineError as error:
-        pytest.skip(f"java: {error}")
     log = KeyedLog(tmp_path / "log", partitions=2)
     log.write(3000)
     seen = tmp_path / "seen"
@@ -120,3 +139,36 @@ def test_snapshot_and_audit(tmp_path: Path) -> None:
     homes = {line for line in seen.read_text().splitlines() if line}
     assert all(not home.startswith(str(ROOT)) for home in homes)
     assert len(homes) >= 2
+
+
+def test_executors_that_do_not_see_what_the_driver_pins(tmp_path: Path) -> None:
+    """They read over the network, also where another broker's folder has that path."""
+    process, other = SiltstoneProcess(tmp_path / "broker"), SiltstoneProcess(tmp_path / "other")
+    TinyDisk(tmp_path, "1m").close()  # skip where nothing may be mounted
+    seen = tmp_path / "seen"
+    first = HIDDEN.format(data=process.folder, other=other.folder)
+    archive = pack(tmp_path, seen, f'echo "$PWD" >> "{seen}.workers"{first}')
+    with closing(process.start()), closing(other.start()):
+        create_topic(process.bootstrap, "t", partitions=2, config={"segment.bytes": "20000"})
+        for partition in range(2):
+            for first_offset in range(0, 2000, 200):
+                made = numbered(200, first=first_offset, partition=partition)
+                produce(process.bootstrap, "t", made)
+        create_topic(other.bootstrap, "t", partitions=2)
+        produce(other.bootstrap, "t", numbered(10))
+
+        where = ("--bootstrap", process.bootstrap, "--option", "splitBytes=10k")
+        submit(tmp_path, archive, "export", "t", "--to", f"{tmp_path}/t", *where)
+        with urlopen(f"http://{process.http}/metrics") as page:
+            metrics = page.read().decode()
+
+    rows = [
+        row
+        for path in open_table(f"{tmp_path}/t").files()
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
+    assert sorted((row["partition"], row["offset"], row["key"]) for row in rows) == [
+        (partition, offset, b"k%d" % offset) for partition in range(2) for offset in range(2000)
+    ]
+    assert 'siltstone_pins_ended_total{why="released"} 1' in metrics
+    assert {line[-2:] for line in Path(f"{seen}.workers").read_text().splitlines()} >= {"/0", "/1"}
