@@ -52,6 +52,7 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
             loop.add_signal_handler(number, _on_signal, number, stop)
     hang_up = asyncio.Event()
     loop.add_signal_handler(_RELOADS, hang_up.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [_RELOADS])  # `siltstone serve` has it wait
     for warning in layers.warnings:
         _logger.warning("%s", warning)
     manager = ServiceManager(os.environ, Clock())

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -37,6 +38,14 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Run the broker until a signal ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])  # run unblocks it
+    try:
+        return _serve(options)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(options: argparse.Namespace) -> int:
     layers = read_settings(options)
     # Faults of the settings are reported before the broker is imported.
     from siltstone.broker.process import logs  # noqa: PLC0415

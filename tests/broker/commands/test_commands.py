@@ -1,6 +1,7 @@
 """The command line: what it refuses, in which words, and with which exit code."""
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -262,6 +263,25 @@ def test_hang_up_reloads(handler: signal.Handlers, tmp_path: Path) -> None:
         )
 
         assert broker.stop() == 0
+    finally:
+        broker.close()
+
+
+@pytest.mark.timeout(120)
+def test_hang_up_during_a_start_does_not_end_it(tmp_path: Path) -> None:
+    """The signal comes while the settings are read, and waits until they can be read again."""
+    file = tmp_path / "server.yaml"
+    os.mkfifo(file)
+    broker = SiltstoneProcess(tmp_path, environ={"SILTSTONE_CONFIG": str(file)})
+    with hang_up(signal.SIG_DFL):
+        broker.daemon.launch(broker.command("serve"), environ={**os.environ, **broker.environ})
+    try:
+        with file.open("w") as read_by_the_start:
+            broker.daemon.signal(signal.SIGHUP)
+            file.unlink()
+            file.write_text("max.connections: 80\n")
+            read_by_the_start.write("max.connections: 70\n")
+        broker.daemon.wait_for("setting changed name=max.connections old=70 new=80")
     finally:
         broker.close()
 
