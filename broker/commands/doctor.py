@@ -25,7 +25,10 @@ from siltstone.config.layers import Layers
 from siltstone.config.listeners import AUTO, parse_host_port, show_address
 from siltstone.protocol.errors import visible
 from siltstone.storage import files
+from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.lock import is_held
+from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.opening import find_identity_fault
 
 _SCARCE_FILES = 10_000
 
@@ -66,6 +69,7 @@ def find_all(layers: Layers) -> Iterator[Finding]:
     yield _try_limits()
     yield broker
     if status is None:
+        yield from _read_folders(layers)
         yield from _try_ports(layers)
     yield from _try_advertised(layers, status)
 
@@ -141,6 +145,21 @@ def _is_held(folder: Path) -> bool:
         return is_held(folder)
     except OSError:
         return False
+
+
+def _read_folders(layers: Layers) -> Iterator[Finding]:
+    """Yield the faults for which a start refuses files of log directories that can be read."""
+    server = layers.server()
+    folders = [Path(name).absolute() for name in server.log_dirs]
+    readable = [each for each in folders if each.is_dir() and os.access(each, os.R_OK | os.X_OK)]
+    told = find_identity_fault(readable, server.node_id, server.cluster_id)
+    for line in [] if told is None else told.splitlines():
+        yield Finding("log directories", is_fine=False, sentence=line)
+    try:
+        if readable:
+            Catalog(readable).load()
+    except LogDirError as error:
+        yield Finding("catalogue", is_fine=False, sentence=str(error))
 
 
 def _try_limits() -> Finding:

@@ -46,6 +46,15 @@ def open_directories(
     return directories, agreed
 
 
+def find_identity_fault(paths: Iterable[Path], node_id: int, cluster_id: str | None) -> str | None:
+    """Return why a start refuses the identities of directories, a line each, or None. Blocks."""
+    try:
+        _agree(_read_identities(paths), node_id, cluster_id)
+    except LogDirError as error:
+        return str(error)
+    return None
+
+
 def forget_identities(directories: Iterable[LogDirectory]) -> None:
     """Delete the identities of new directories, since the start ended before it loaded a log."""
     for directory in directories:

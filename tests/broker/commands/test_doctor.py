@@ -14,6 +14,8 @@ from siltstone.broker.__main__ import main
 from siltstone.broker.commands.doctor import why_not_written
 from siltstone.broker.commands.terminal import paint
 from siltstone.storage import files
+from siltstone.storage.directory.catalog import FILE_NAME
+from siltstone.storage.directory.meta_properties import MetaProperties
 from tests.support.running import running
 
 NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
@@ -61,6 +63,26 @@ def test_folders_that_a_start_would_not_take(
         assert code == 1
         assert not told["is_fine"]
         assert told["sentence"].startswith(sentence)
+
+
+def test_files_that_a_start_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Identities of another node or cluster, and a damaged catalogue: in the words of the start."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    both = Path(",".join(map(str, folders)))
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        ids = MetaProperties(cluster_id=f"cluster-{number}", node_id=1, directory_id="")
+        ids.write(folder, 0)
+
+    assert consult(capsys, folders[0])[0] == 0
+    code, found = consult(capsys, folders[0], "node.id=7")
+    assert code == 1
+    assert "belongs to node.id=1, not to 7" in found["log directories"]["sentence"]
+    assert "different clusters" in consult(capsys, both)[1]["log directories"]["sentence"]
+    (folders[0] / FILE_NAME).write_text("{")
+    code, found = consult(capsys, folders[0])
+    assert code == 1
+    assert f"{folders[0] / FILE_NAME} cannot be used" in found["catalogue"]["sentence"]
 
 
 def test_a_port_in_use_and_a_name_that_does_not_resolve(
