@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from siltstone.broker.commands.http_client import REMEDY, ControlAnswer, ask, nobody_answers
+from siltstone.broker.commands.http_client import (
+    REMEDY,
+    ControlAnswer,
+    UnansweredError,
+    ask,
+    nobody_answers,
+)
 from siltstone.broker.commands.terminal import CommandFailed
 from siltstone.broker.http.control.token import read_address, read_token
 from siltstone.config.listeners import parse_host_port
@@ -22,6 +28,10 @@ _TIMEOUT_SECONDS = 10.0
 
 class Refusal(CommandFailed):
     """The broker refuses what a command asks for; the text says why."""
+
+
+class NoAnswer(Refusal):
+    """The broker has the request and does not answer: it may do what the command asks for."""
 
 
 class NobodyAnswers(CommandFailed):
@@ -181,6 +191,9 @@ class Channel:
             raise NobodyAnswers(self._whom_to_ask(address)) from error
         except ValueError as error:
             raise Refusal(str(error)) from error
+        except UnansweredError as error:
+            may_do = "; it may still do what was asked for" if method == "POST" else ""
+            raise NoAnswer(f"{address[0]}:{address[1]} {error}{may_do}") from error
         except OSError as error:
             raise Refusal(f"{address[0]}:{address[1]}: {error}") from error
         if answer.status == 401 and method == "POST" and not token:

@@ -5,7 +5,7 @@ import json
 import sys
 
 from siltstone.broker.commands.asking import NobodyAnswers, find_address, reading_token, trust_of
-from siltstone.broker.commands.http_client import REMEDY, ask, nobody_answers
+from siltstone.broker.commands.http_client import REMEDY, UnansweredError, ask, nobody_answers
 from siltstone.broker.commands.options import read_settings, seconds
 
 
@@ -26,9 +26,8 @@ def run_health(options: argparse.Namespace) -> int:
     token, patience = reading_token(layers), options.timeout
     try:
         answer = ask(address, "GET", "/readyz", token=token, timeout_seconds=patience, trust=trust)
-    except TimeoutError:
-        host, port = address
-        return _tell(options, f"{host}:{port} did not answer within {patience:g} s")
+    except UnansweredError as error:
+        return _tell(options, f"{address[0]}:{address[1]} {error}")
     except ConnectionRefusedError:
         return _tell(options, f"{nobody_answers(address)}; {REMEDY}")
     except (OSError, ValueError) as error:

@@ -35,6 +35,10 @@ class ControlAnswer(NamedTuple):
         return self.body.decode("utf-8", "replace").strip()
 
 
+class UnansweredError(OSError):
+    """The request was sent and no answer came: it may be done or not. The text says what came."""
+
+
 def nobody_answers(address: tuple[str, int]) -> str:
     """Return the sentence that says that no broker's HTTP port listens at an address."""
     return f"no broker answers on http.listener {show_address(*address)}"
@@ -53,7 +57,8 @@ def ask(
     """Send one request to host and port and return the answer; with ``trust`` over TLS. Blocks.
 
     Raises:
-        OSError: No server listens, or no answer came in time.
+        OSError: No server listens, or it has another certificate.
+        UnansweredError: No answer came in time.
         ValueError: The answer is not HTTP.
     """
     host, port = address
@@ -65,12 +70,17 @@ def ask(
     ]
     request = "\r\n".join([*head, "", ""]).encode() + body
     with _connect((reachable(host), port), timeout_seconds, trust) as connection:
-        connection.sendall(request)
-        answer = bytearray()
-        while piece := connection.recv(_READ_BYTES):
-            answer += piece
-            if len(answer) > _MAX_ANSWER_BYTES:
-                raise ValueError(f"{host}:{port} sent more than {_MAX_ANSWER_BYTES} bytes")
+        try:
+            connection.sendall(request)
+            answer = bytearray()
+            while piece := connection.recv(_READ_BYTES):
+                answer += piece
+                if len(answer) > _MAX_ANSWER_BYTES:
+                    raise ValueError(f"{host}:{port} sent more than {_MAX_ANSWER_BYTES} bytes")
+        except TimeoutError as error:
+            raise UnansweredError(f"did not answer within {timeout_seconds:g} s") from error
+        except OSError as error:
+            raise UnansweredError(f"ended the connection: {error}") from error
     status_line, _, rest = bytes(answer).partition(b"\r\n")
     words = status_line.split(b" ", 2)
     _, end_of_head, content = rest.partition(b"\r\n\r\n")

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from siltstone.broker.commands.asking import Channel, Refusal
+from siltstone.broker.commands.asking import Channel, NoAnswer, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import fail, write_json, write_wrapped
 
@@ -28,6 +28,8 @@ def _run(options: argparse.Namespace, path: str) -> int:
     layers = read_settings(options)
     try:
         plan = json.loads(Channel(layers).post(path).body)
+    except NoAnswer as error:
+        return fail(str(error))
     except Refusal as error:
         return fail(f"nothing is changed: {error}")
     if options.json:

@@ -3,6 +3,9 @@
 import json
 import os
 import signal
+import socket
+import struct
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -205,6 +208,31 @@ def test_nobody_there(command: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         "no broker answers on http.listener 127.0.0.1:1; start it, or name the http.listener of"
         in capsys.readouterr().err
     )
+
+
+def test_a_broker_that_does_not_answer_may_have_done_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The request was sent, and the connection ends without an answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def take() -> None:
+            accepted, _ = listening.accept()
+            assert accepted.recv(1 << 16).startswith(b"POST")
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            accepted.close()
+
+        server = threading.Thread(target=take)
+        server.start()
+        address = f"http.listener=127.0.0.1:{listening.getsockname()[1]}"
+        code = main(["reload", "--set", address, "--set", f"log.dirs={tmp_path}"])
+        server.join()
+
+    assert code == 1
+    told = capsys.readouterr().err
+    assert "nothing is changed" not in told
+    assert "ended the connection: " in told
+    assert "it may still do what was asked for" in told
 
 
 @contextmanager
