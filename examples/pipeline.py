@@ -13,8 +13,7 @@ data, topic = sys.argv[1:3]  # the broker's first log directory, and what to rea
 
 # %% all records, straight from the segment files: the broker only pins them
 spark = open_session("example")
-topics = spark.read.format("siltstone").option("pinLingerMs", "10m")  # for the next cells too
-records = topics.options(data=data, subscribe=topic).load()
+records = spark.read.format("siltstone").options(data=data, subscribe=topic).load()
 records.groupBy("partition").agg(functions.count("*"), functions.max("offset")).show()
 
 # %% the last value of every key, deleted ones left out

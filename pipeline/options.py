@@ -22,7 +22,8 @@ Options of this source alone:
     splitBytes     about how many bytes one task reads: 64m, and 256m where batch headers say all
     verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
-    pinLingerMs    how long it stays after them, for further actions on the same DataFrame
+    pinLingerMs    how long it stays after them, for further actions on the same DataFrame; by
+                   default while the driver lives, if a topic is compacted
     unpinned       read a live broker's folder without a pin, at your own risk
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
@@ -85,7 +86,7 @@ class ReadOptions:
     quarantine: str = ""
     pin_lease_ms: int = 60_000
     pin_linger_ms: int = 0
-    """0: at least 20 s, longer for more bytes."""
+    """0: at least 20 s, longer for more bytes, and while the driver lives if one is compacted."""
     unpinned: bool = False
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)

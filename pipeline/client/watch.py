@@ -11,6 +11,7 @@ from pathlib import Path
 from socket import gethostname
 from typing import Final, Self
 
+from siltstone.pipeline.client.keeper import HOURS, PINS
 from siltstone.pipeline.client.pins import Control, extend_pin, find_control, join
 from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.split import Lease, Split
@@ -94,8 +95,8 @@ class Watch:
             return error
         return SnapshotExpired(
             f"the moment at which {self._split.topic_partition} was planned is over, and it is "
-            f"compacted: {error}. Spark plans a DataFrame once, so load it again, or keep its pin "
-            "between actions with the option pinLingerMs"
+            f"compacted: {error}. Spark plans a DataFrame once, so load it again; without "
+            f"pinLingerMs its driver keeps the last {PINS} such moments for {HOURS} hours"
         )
 
     def _renew(self, control: Control, lease: Lease) -> None:

@@ -22,12 +22,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from siltstone.pipeline.client.keeper import keep
 from siltstone.pipeline.filters import IS_NULL, IS_VALID, Condition, Narrowed, narrow
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.schema import check_schema, converted
-from siltstone.pipeline.source.worker import is_pushing, settle
+from siltstone.pipeline.source.worker import is_pushing, is_worker, settle
 from siltstone.pipeline.transports import open_source
 from siltstone.pipeline.transports.source import warn_of_moving
 
@@ -67,6 +68,7 @@ class BatchReader(DataSourceReader):
         """Return a split for each task.
 
         The pin is not released: tasks renew it while they read, and its lease ends after the last.
+        Of a compacted topic nothing else has those values, so it is kept for further actions.
         """
         source = open_source(self._narrowed.options(self._options, self._columns))
         try:
@@ -80,6 +82,9 @@ class BatchReader(DataSourceReader):
             source.close()
         size = sum(split.size for split in splits)
         asked = self._options.pin_linger_ms
+        compacted = [split.lease for split in splits if split.lease and split.is_compacted]
+        if compacted and not asked and is_worker():
+            keep(compacted[0])
         return [SplitPartition(lingering(split, size, asked)) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -94,7 +99,7 @@ class BatchReader(DataSourceReader):
 def lingering(split: Split, size: int, asked_ms: int) -> Split:
     """Return a split whose pin ends some time after its readers.
 
-    By default this time grows with the bytes that are read, up to a lease.
+    By default this time grows with the bytes that are read, up to a lease; `keep` begins it again.
     """
     if split.lease is None:
         return split

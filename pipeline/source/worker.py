@@ -23,8 +23,13 @@ def settle() -> None:
     They are still freed when nothing refers to them, unless they are in a cycle. In a process that
     Spark has not started nothing is done.
     """
-    if os.environ.get(_RUNTIME) == "PYTHON_WORKER":
+    if is_worker():
         gc.freeze()
+
+
+def is_worker() -> bool:
+    """Tell whether Spark has started this process."""
+    return os.environ.get(_RUNTIME) == "PYTHON_WORKER"
 
 
 def is_pushing() -> bool:
