@@ -25,7 +25,7 @@ from siltstone.broker.fetching.sessions import FetchSessions, SessionRoom
 from siltstone.broker.fetching.waiting import Waiting
 from siltstone.broker.http.health import LoopWatch, find_warning
 from siltstone.broker.http.port import CertificateNote, HttpPort
-from siltstone.broker.http.probe import Probe
+from siltstone.broker.http.probe import Dial, Probe
 from siltstone.broker.http.readiness import Readiness
 from siltstone.broker.http.server import Routes
 from siltstone.broker.net.addresses import Addresses
@@ -445,8 +445,12 @@ class Broker:
         """Make the first round trip; if it fails, log why: the broker runs on and is not ready."""
         first = self.listeners[0]
         is_guarded = first.logins or first.handshakes or self._security.authorizer is not None
-        dial = first.dial if is_guarded else None
-        self.probe.aim((first.host, first.port), dial)
+
+        def find_dial() -> Dial | None:
+            has_quotas = self.meter.built is not None  # those of all clients would hold it up, too
+            return first.dial if is_guarded or has_quotas else None
+
+        self.probe.aim((first.host, first.port), find_dial)
         for listener in self.listeners:
             _logger.info(
                 "listening listener=%s address=%s",

@@ -78,7 +78,7 @@ class Probe:
             appends=logs.services.appends,
         )
         self._address = ("", 0)
-        self._dial: Dial | None = None
+        self._find_dial: Callable[[], Dial | None] = lambda: None
         self._creation: asyncio.Future[Log] | None = None
 
     @property
@@ -89,9 +89,9 @@ class Probe:
     def _folder(self) -> Path:
         return self._directory.path / self._folder_name
 
-    def aim(self, address: tuple[str, int], dial: Dial | None = None) -> None:
-        """Note that the listener is at ``address``, or that ``dial`` connects to it."""
-        self._dial = dial
+    def aim(self, address: tuple[str, int], find_dial: Callable[[], Dial | None]) -> None:
+        """Note that the listener is at ``address``, or which call connects to it at the moment."""
+        self._find_dial = find_dial
         self._address = (reachable(address[0]), address[1])
 
     async def round_trip(self) -> None:
@@ -136,8 +136,9 @@ class Probe:
 
     async def _exchange(self, batch: bytes) -> tuple[int, bytes]:
         """Append a batch; return its offset and the bytes that a fetch from there returns."""
-        if self._dial is not None:
-            reader, writer = await self._dial()
+        dial = self._find_dial()
+        if dial is not None:
+            reader, writer = await dial()
         else:
             reader, writer = await sockets.connect(*self._address)
         try:

@@ -18,6 +18,7 @@ from siltstone.protocol.messages.fetch import FetchResponse
 from siltstone.storage import files
 from siltstone.storage.log import recovery
 from siltstone.storage.topic_partition import FolderState, parse_folder
+from tests.support.quotas import set_quota
 from tests.support.running import Running, running
 from tests.support.waiting import give_turns_until
 
@@ -49,6 +50,17 @@ async def test_record_makes_its_round_trip(broker: Running, probe: Probe) -> Non
 
     assert before == 1, "the start makes one"
     assert broker.topics.logs[probe.name, 0].log_end_offset == 2
+
+
+@pytest.mark.parametrize("key", ["producer_byte_rate", "request_percentage"])
+async def test_quotas_of_all_clients_do_not_hold_it_up(
+    broker: Running, probe: Probe, key: str
+) -> None:
+    """Otherwise a low quota would make the broker unready, and an orchestrator would end it."""
+    caller = await broker.call()
+    await set_quota(caller, key, 1.0)
+    await asyncio.wait_for(probe.round_trip(), 2)
+    await asyncio.wait_for(probe.round_trip(), 2)
 
 
 async def test_probe_is_in_no_topic(broker: Running, probe: Probe, tmp_path: Path) -> None:
