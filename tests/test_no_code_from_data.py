@@ -74,6 +74,7 @@ def is_forbidden(owner: str, name: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_no_code_is_made_of_data() -> None:
     """In no file of the packages."""
     found: dict[str, set[str]] = {}

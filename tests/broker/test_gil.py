@@ -133,6 +133,7 @@ def codecs() -> Callable[[], object]:
     return lambda: [compression.decompress(*each) for each in packed]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plant", [partial(compute, 1), compute_now_and_then])
 async def test_a_thread_that_holds_the_gil_is_noticed(
     port: int, plant: Callable[[], object]

@@ -607,6 +607,7 @@ async def test_clients_that_stall_or_leave_hold_nobody_up(tmp_path: Path) -> Non
     assert [each == records for each in (*served, late)] == [True] * 4
 
 
+@pytest.mark.slow
 async def test_the_end_does_not_cut_who_reads_nor_wait_for_who_does_not(tmp_path: Path) -> None:
     """Answers on their way at the stop are sent to their end, within the time that is given."""
     async with running(tmp_path, "graceful.shutdown.timeout.ms=4000") as broker:

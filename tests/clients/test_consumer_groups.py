@@ -175,6 +175,7 @@ def test_a_static_member_keeps_its_place(new_group: Callable[[], Group]) -> None
     assert group.settle(again, other) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
 def test_a_group_goes_up_and_down_while_it_is_read(
     new_group: Callable[[], Group], strategy: str

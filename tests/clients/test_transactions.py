@@ -33,6 +33,7 @@ def library(request: pytest.FixtureRequest, broker: Broker) -> Transactional:
     return made
 
 
+@pytest.mark.slow
 def test_readers_see_what_was_committed(
     broker: Broker, library: Transactional, new_topic: NewTopic
 ) -> None:
@@ -45,6 +46,7 @@ def test_readers_see_what_was_committed(
     assert read(broker.bootstrap, topic, committed=False) == VALUES
 
 
+@pytest.mark.slow
 def test_offsets_are_committed_with_the_records(
     broker: Broker, library: Transactional, new_topic: NewTopic
 ) -> None:
@@ -60,6 +62,7 @@ def test_offsets_are_committed_with_the_records(
     assert read(broker.bootstrap, topic, committed=True) == VALUES[2:4]
 
 
+@pytest.mark.slow
 def test_a_second_producer_fences_the_first(broker: Broker, new_topic: NewTopic) -> None:
     """It takes the first one's open transaction back; the first one's commit fails for good."""
     topic = new_topic(partitions=2)

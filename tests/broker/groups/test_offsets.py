@@ -92,12 +92,17 @@ async def test_the_collector_does_not_go_through_what_was_loaded(tmp_path: Path)
 @pytest.mark.parametrize(
     ("groups", "partitions", "metadata", "is_transactional"),
     [
-        (1000, 1, "", False),
-        (1000, 1, "x" * 10, False),
         (10, 100, "x" * 10, False),
-        (20, 100, "x" * 1000, False),
-        (1000, 1, "x" * 10, True),
-        (10, 100, "x" * 10, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in (
+                (1000, 1, "", False),
+                (1000, 1, "x" * 10, False),
+                (20, 100, "x" * 1000, False),
+                (1000, 1, "x" * 10, True),
+                (10, 100, "x" * 10, True),
+            )
+        ),
     ],
 )
 async def test_what_commits_take_is_counted(

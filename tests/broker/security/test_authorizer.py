@@ -94,6 +94,7 @@ def concerns(acl: Acl, kind: ResourceType, name: str) -> bool:
     return pattern.name in ("*", name)
 
 
+@pytest.mark.slow
 @given(
     st.lists(rules, max_size=25),
     st.lists(rules, max_size=10),
@@ -122,6 +123,7 @@ def test_answers_are_those_of_the_rules_one_by_one(
     assert set(authorizer) == {acl for acl in acls if acl not in gone}
 
 
+@pytest.mark.slow
 @given(st.lists(rules, max_size=12), questions)
 @settings(max_examples=300)
 def test_some_resource_may_be_used_if_no_rule_forbids_all_that_is_allowed(

@@ -121,6 +121,7 @@ BATCHES = st.lists(
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(BATCHES, st.integers(0, 3), st.integers(0, 30), st.sampled_from([3, 40, 1000]))
 def test_both_forms_do_the_same(rows: Rows, horizon: int, first_dirty: int, usable: int) -> None:
