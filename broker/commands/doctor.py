@@ -62,6 +62,10 @@ def find_all(layers: Layers) -> Iterator[Finding]:
     """Try everything, in the order of a start. Blocks."""
     broker, status = _ask_broker(layers)
     served = {} if status is None else status["log_dirs"]
+    held = [name for name in layers.server().log_dirs if _is_held(Path(name))]
+    if status is None and held:
+        why = f"a start is refused, since another process has {', '.join(held)} open"
+        broker = broker._replace(is_fine=False, sentence=f"{broker.sentence}; {why}")
     for name in layers.server().log_dirs:
         folder = Path(name).absolute()
         is_served = str(folder) in served

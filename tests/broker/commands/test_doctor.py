@@ -5,6 +5,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +208,29 @@ async def test_a_running_broker_is_asked_what_it_advertises(
     assert reached["sentence"] == "for clients on this machine; reached from here"
     failing = found[f"advertised LAN 127.0.0.1:{nobody}"]
     assert "cannot be reached from here (Connection refused)" in failing["sentence"]
+
+
+def test_a_folder_that_another_broker_has(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Apache Kafka, or a broker that answers elsewhere: a start would be refused."""
+    holds = """if True:
+        import pathlib, sys
+        from siltstone.storage.directory.lock import DirectoryLock
+        DirectoryLock(pathlib.Path(sys.argv[1])).acquire()
+        print("held", flush=True)
+        sys.stdin.read()"""
+    with subprocess.Popen(
+        [sys.executable, "-c", holds, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        code, found = consult(capsys, tmp_path, "http.listener=127.0.0.1:1")
+        other.communicate()
+
+    assert code == 1
+    assert f"another process has {tmp_path} open" in found["broker"]["sentence"]
+    assert found["broker"]["sentence"].startswith("does not run: ")
 
 
 async def test_a_broker_of_another_user_has_the_folder(
