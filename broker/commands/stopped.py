@@ -1,20 +1,21 @@
 """``siltstone explain`` over the folders of a broker that does not run. Reads only.
 
-Settings come from the file, the environment, the command line and the catalogue, as they would at
-the next start.
+Settings come from the file, the environment, the command line and the catalogue, or for topics that
+it lacks from Apache Kafka's metadata log, as they would at the next start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from siltstone.broker.http.control.cleaner_pages import prediction_answer
 from siltstone.broker.http.control.explaining import find_what_is_off, unreadable
-from siltstone.broker.topics.settings.stored import with_stored
+from siltstone.broker.topics.settings.stored import keep_obeyed, with_stored
 from siltstone.cleaner import selection
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
 from siltstone.cleaner.errors import CorruptSegment
@@ -38,6 +39,7 @@ from siltstone.storage.directory.checkpoint import OffsetCheckpoint
 from siltstone.storage.directory.found_folders import find_moved
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.opening import find_readable, live_folders
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -122,9 +124,9 @@ class StoppedBroker:
         *,
         is_dry_run: bool,
     ) -> dict[str, Any]:
-        overrides = self._overrides(topic_partition.topic)
         now_ms = self._clock.now_ms()
         try:
+            overrides = self._overrides(topic_partition.topic, path)
             log = self._read(topic_partition, path, self._layers.topic(overrides))
         except (ValueError, OSError, CorruptMessage) as error:
             return unreadable(*topic_partition, error)
@@ -148,9 +150,22 @@ class StoppedBroker:
         starts = OffsetCheckpoint(path.parent, files.LOG_START_OFFSETS).read_or_empty()
         return read_stopped_log(path, config, starts.get(each), self._clock.now_ms())
 
-    def _overrides(self, topic: str) -> Mapping[str, str]:
+    def _overrides(self, topic: str, path: Path) -> Mapping[str, str]:
+        """Return the topic's own settings, those of Apache Kafka if the start has to adopt it."""
         entry = self._topics.get(topic)
-        return {} if entry is None else entry.overrides
+        if entry is not None:
+            return entry.overrides
+        metadata = PartitionMetadata.read(path)
+        found = {} if metadata is None else self._kafkas.get(metadata.topic_id, {})
+        return keep_obeyed(found, self._layers)
+
+    @cached_property
+    def _kafkas(self) -> Mapping[UUID, Mapping[str, str]]:
+        from siltstone.broker.topics.settings.metadata_log import (  # noqa: PLC0415  # seldom needed
+            read_topic_settings,
+        )
+
+        return read_topic_settings(self._directories)
 
     def _last_passes(self) -> Iterator[tuple[TopicPartition, Pass]]:
         """Yield the passes in the history, the oldest first."""

@@ -16,8 +16,7 @@ from uuid import UUID
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.catalog_writer import CatalogWriter
 from siltstone.broker.topics.settings.in_force import BrokerSettings
-from siltstone.broker.topics.settings.stored import keep_valid
-from siltstone.config.table import OBEYED
+from siltstone.broker.topics.settings.stored import keep_obeyed
 from siltstone.protocol.errors import InvalidTopic, KafkaStorageError
 from siltstone.protocol.names import check_topic_name, uuid_text
 from siltstone.storage import files
@@ -166,8 +165,7 @@ def _take_settings(
         if found is None:
             continue
         count += 1
-        obeyed = {key: value for key, value in found.items() if key in OBEYED}
-        overrides = keep_valid(obeyed, settings.layers.topic)
+        overrides = keep_obeyed(found, settings.layers)
         plan.topics[name] = replace(entry, overrides=overrides)
         if found:
             _logger.info(

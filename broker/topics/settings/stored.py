@@ -7,6 +7,7 @@ from siltstone.config.checks import ADVERTISED, advertising_faults
 from siltstone.config.errors import ConfigError
 from siltstone.config.layers import Layers
 from siltstone.config.protection import check_stored
+from siltstone.config.table import OBEYED
 from siltstone.storage.directory.catalog import CatalogState
 
 _logger = logging.getLogger(__name__)
@@ -35,6 +36,11 @@ def with_stored(layers: Layers, state: CatalogState) -> Layers:
                 raise ConfigError(faults)
 
     return layers.with_dynamic(broker=keep_valid(state.broker_configs, try_broker))
+
+
+def keep_obeyed(found: Mapping[str, str], layers: Layers) -> dict[str, str]:
+    """Return those of a topic's settings in Apache Kafka that are obeyed here, and valid."""
+    return keep_valid({key: found[key] for key in found if key in OBEYED}, layers.topic)
 
 
 def keep_valid(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from siltstone.broker.__main__ import main
 from siltstone.broker.commands.asking import Which, meant_by
 from siltstone.broker.commands.explain_text import duration, event_line, size
 from tests.support.batches import TIMESTAMP
@@ -15,6 +16,7 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.messages import Message
 
+KAFKAS = Path(__file__).parents[2] / "data" / "settings"
 SETTINGS = {"log.cleaner.backoff.ms": "3600000", "log.segment.bytes": "20000"}
 
 
@@ -193,6 +195,22 @@ def test_copy_of_the_folders_is_explained_without_a_broker(typed: Typed, tmp_pat
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
     stopped.http = typed.broker.http
     assert typed.run("verify", broker=stopped)[0] == 0  # that its original is open does not matter
+
+
+def test_a_folder_of_apache_kafka_is_explained_by_its_own_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The catalogue comes with the first start; until then the metadata log has the settings."""
+    shutil.copytree(KAFKAS, tmp_path / "data")
+    sets = ("--set", f"log.dirs={tmp_path / 'data'}", "--set", "http.listener=127.0.0.1:1")
+
+    assert main(["explain", "customers", "--json", *sets]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["partitions"]
+
+    assert answer["rule"] == "empty"
+    assert answer["min_cleanable_dirty_ratio"] == 0.25
+    assert main(["explain", "orders-0", *sets]) == 0
+    assert "cleanup.policy=delete" in capsys.readouterr().out
 
 
 @pytest.mark.slow
