@@ -1,6 +1,6 @@
-"""Runs the tasks of a job, on Spark or in processes of this machine.
+"""Runs the tasks of a job, on Spark, by Spark Connect, or in processes of this machine.
 
-Both run the same functions over the same splits. On Spark a task may run twice, by retry or by
+All run the same functions over the same splits. On Spark a task may run twice, by retry or by
 speculation. So it writes into files of its own and returns their names, and only the files of one
 attempt are committed.
 """
@@ -11,7 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -22,7 +23,7 @@ from siltstone.storage.clock import Clock
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -179,13 +180,102 @@ class SparkEngine:
             _catch_up(progress, done.value, tasks.value)
 
 
-Engine: TypeAlias = LocalEngine | SparkEngine
+class ConnectEngine:
+    """Tasks on the executors behind a session of Spark Connect, which has no RDDs.
+
+    Items and results cross in rows of DataFrames. Nothing counts bytes meanwhile.
+    """
+
+    name = "spark"
+
+    def __init__(self, session: "SparkSession") -> None:
+        self.clock = Clock()
+        self._session = session
+
+    @cached_property
+    def cores(self) -> int:
+        """How many tasks Spark makes of many rows: as many as it has cores."""
+        from pyspark.sql.functions import spark_partition_id  # noqa: PLC0415 - an extra
+
+        return self._session.range(_MANY_ROWS).select(spark_partition_id()).distinct().count()
+
+    def run(
+        self,
+        stage: str,
+        items: Sequence[T],
+        work: Callable[[T], R],
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result of each item, in their order."""
+
+        def worked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for number, blob in _rows_of(batches):
+                yield _row(number, _serializer().dumps(work(_serializer().loads(blob))))
+
+        return self._collect(stage, items, weigh, lambda frame: frame.mapInArrow(worked, _ROWS))
+
+    def shuffle(
+        self,
+        stage: str,
+        items: Sequence[T],
+        spread: Spread[T],
+        gather: Gather[R],
+        places: int,
+        weigh: Callable[[T], int],
+    ) -> list[R]:
+        """Return the result for each place with tables; the tables are passed by a shuffle."""
+
+        def spread_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for _, blob in _rows_of(batches):
+                for place, table in spread(_serializer().loads(blob)):
+                    yield _row(place, _packed(table))
+
+        def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            pairs = _rows_of(batches)
+            for first in pairs:  # a partition has one place
+                (result,) = _gather_blobs(gather, chain([first], pairs))
+                yield _row(first[0], _serializer().dumps(result))
+
+        def planned(frame: "DataFrame") -> "DataFrame":
+            tables = frame.mapInArrow(spread_out, _ROWS).repartitionById(places, "number")
+            return tables.mapInArrow(gathered, _ROWS)
+
+        return self._collect(stage, items, weigh, planned)
+
+    def _collect(
+        self,
+        stage: str,
+        items: Sequence[T],
+        weigh: Callable[[T], int],
+        plan: "Callable[[DataFrame], DataFrame]",
+    ) -> list[Any]:
+        """Return the results of a plan over the items, a task each, in the order of its numbers."""
+        if not items:
+            return []
+        rows = [(number, _serializer().dumps(item)) for number, item in enumerate(items)]
+        with _shown(stage, items, weigh) as progress:
+            frame = self._session.createDataFrame(rows, _ROWS)
+            found = plan(frame.repartitionById(len(rows), "number")).collect()
+            progress.add(sum(weigh(item) for item in items), splits=len(items))
+        return [_serializer().loads(row[1]) for row in sorted(found)]
+
+
+Engine: TypeAlias = LocalEngine | SparkEngine | ConnectEngine
 """Runs tasks; ``weigh`` gives the bytes of an item for the progress."""
 
 _POLL_SECONDS = 0.2
 _SMALL_BYTES = 32 << 20
 """Reading less than that takes less time than starting a process."""
 _FEWEST_TASKS = 2
+_ROWS = "number int, content binary"
+_MANY_ROWS = 1 << 20
+
+
+def spark_engine(session: "SparkSession") -> SparkEngine | ConnectEngine:
+    """Return the engine for a session of Spark, which may be one of Spark Connect."""
+    from pyspark.sql.utils import is_remote  # noqa: PLC0415 - an extra
+
+    return ConnectEngine(session) if is_remote() else SparkEngine(session)
 
 
 @contextmanager
@@ -220,6 +310,24 @@ def _spread_and_tell(
         yield place, _packed(table)
     done[0].add(pair[1])
     done[1].add(1)
+
+
+def _serializer() -> Any:
+    """Return what makes bytes of items and results, as Spark does of those in an RDD."""
+    from pyspark.serializers import CPickleSerializer  # noqa: PLC0415 - an extra
+
+    return CPickleSerializer()
+
+
+def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    for batch in batches:
+        for row in range(batch.num_rows):
+            yield batch.column(0)[row].as_py(), batch.column(1)[row].as_py()
+
+
+def _row(number: int, content: bytes) -> pa.RecordBatch:
+    arrays = [pa.array([number], pa.int32()), pa.array([content], pa.binary())]
+    return pa.RecordBatch.from_arrays(arrays, ["number", "content"])
 
 
 def _gather_blobs(gather: Gather[R], pairs: Iterator[tuple[int, bytes]]) -> Iterator[R]:

@@ -176,6 +176,8 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         default="spark",
         help="local: processes of this machine, without Java",
     )
-    group.add_argument("--master", help="of Spark; spark-submit sets it by itself")
+    group.add_argument(
+        "--master", help="of Spark, or sc://HOST:PORT; spark-submit sets it by itself"
+    )
     group.add_argument("--cores", type=int, help="processes of the local engine")
     group.add_argument("--debug", action="store_true", help="show whole stack traces")

@@ -15,7 +15,7 @@ from typing import Final
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline import settings
 from siltstone.pipeline.command.arguments import make_parser
-from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
+from siltstone.pipeline.engine import Engine, LocalEngine, spark_engine
 from siltstone.pipeline.errors import BadOption, PipelineError
 from siltstone.protocol.errors import visible
 
@@ -97,7 +97,7 @@ def engine_of(options: Namespace) -> Iterator[Engine]:
 
     session = open_session(f"siltstone {options.job}", master=options.master)
     try:
-        yield SparkEngine(session)
+        yield spark_engine(session)
     finally:
         session.stop()
 
@@ -195,10 +195,15 @@ def _plan(options: Namespace) -> int:
 
 def _stream(options: Namespace) -> int:
     from siltstone.pipeline.jobs.stream import StreamSpec, connector_jars, stream  # noqa: PLC0415  # as above
-    from siltstone.pipeline.spark.session import open_session  # noqa: PLC0415  # likewise
+    from siltstone.pipeline.spark.session import open_session, remote_of  # noqa: PLC0415
 
     if options.engine == "local":
         raise BadOption("stream is Spark's: leave --engine local out")
+    if remote_of(options.master):
+        raise BadOption(
+            "stream merges in the driver, which Spark Connect has on its server: run it without "
+            "SPARK_REMOTE and with another --master, or by spark-submit"
+        )
     spec = StreamSpec(
         topic=options.topic,
         target=options.target,

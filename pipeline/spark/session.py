@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 DEFAULTS: Final = {
-    "spark.sql.python.filterPushdown.enabled": "true",
+    _PUSHDOWN: "true",
     "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
 }
@@ -44,6 +45,8 @@ def open_session(
 ) -> "SparkSession":
     """Return a session; by default on this machine, with all cores.
 
+    With a server of Spark Connect it is one of that server, which has settings and jars of its own.
+
     Raises:
         SourceUnavailable: PySpark, Java or a jar is missing, or workers could not read topics.
     """
@@ -54,6 +57,9 @@ def open_session(
             "PySpark is not installed here; install siltstone with its extra, in a clone of it "
             "by: pip install '.[spark]'"
         ) from error
+    remote = remote_of(master)
+    if remote:
+        return _open_remote(remote)
     settings = {**DEFAULTS, **(conf or {})}
     files = [check_jar(Path(jar)) for jar in jars]
     if files:
@@ -69,6 +75,27 @@ def open_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def remote_of(master: str | None) -> str:
+    """Return the server of Spark Connect that a master or SPARK_REMOTE names; empty without one."""
+    if master is None:
+        return os.environ.get("SPARK_REMOTE", "")
+    return master if master.startswith("sc://") else ""
+
+
+def _open_remote(remote: str) -> "SparkSession":
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - as above
+
+    if remote.startswith("local"):  # a server that PySpark starts
+        prepare_environment({"spark.master": remote})
+    try:
+        return SparkSession.builder.remote(remote).config(_PUSHDOWN, "true").getOrCreate()
+    except ImportError as error:
+        raise SourceUnavailable(
+            f"Spark Connect needs packages that are missing here ({error}); install them by: pip "
+            "install 'pyspark[connect]'"
+        ) from error
 
 
 def prepare_environment(settings: dict[str, str]) -> None:

@@ -1,0 +1,90 @@
+"""Jobs and reads by Spark Connect, whose sessions have no SparkContext."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from siltstone.pipeline.command.cli import main
+from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.session import FAST_START
+from tests.support.kafka import cache_folder
+from tests.support.keyed_log import KeyedLog
+from tests.support.programs import run_to_end
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import json, sys
+from siltstone.pipeline.engine import spark_engine
+from siltstone.pipeline.jobs.export import ExportSpec, export
+from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
+from siltstone.pipeline.spark.session import open_session
+log, folder = sys.argv[1:]
+session = open_session("connect")
+engine = spark_engine(session)
+read = {"archive": log, "splitBytes": "20k"}
+frame = session.read.format("siltstone").options(subscribe="t", **read).load()
+count = frame.where("offset >= 10").count()
+exported = export(engine, {"subscribe": "t", **read}, ExportSpec(target=folder + "/rows")).rows
+spec = SnapshotSpec(topic="t", target=folder + "/table", plan="shuffle")
+live = snapshot(engine, read, spec).rows
+print(json.dumps([type(engine).__name__, engine.cores, count, exported, live]))
+session.stop()
+"""
+
+
+@pytest.fixture
+def packages() -> Path:
+    """Where the packages of a client of Spark Connect are unpacked."""
+    folder = cache_folder() / "spark-connect"
+    if not (folder / "grpc_status").is_dir():
+        pytest.skip("grpc: not unpacked; make spark-connect does it")
+    try:
+        find_java()
+    except PipelineError as error:
+        pytest.skip(f"java: {error}")
+    return folder
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_jobs_and_reads_by_spark_connect(packages: Path, tmp_path: Path) -> None:
+    """They give what they give by a session of one's own, with a shuffle, too."""
+    log = KeyedLog(tmp_path / "log", partitions=2)
+    log.write(3000)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)]),
+        "SPARK_REMOTE": "local[2]",
+        "JDK_JAVA_OPTIONS": FAST_START,
+    }
+
+    command = [sys.executable, "-c", PROGRAM, str(log.root), str(tmp_path)]
+    done = run_to_end(command, env=environ, cwd=tmp_path, timeout=180)
+
+    assert done.returncode == 0, done.stderr
+    engine, cores, count, exported, live = json.loads(done.stdout.splitlines()[-1])
+    assert (engine, cores) == ("ConnectEngine", 2)
+    assert (count, exported, live) == (2980, 3000, len(log.live()))
+    rows = [
+        row
+        for path in open_table(f"{tmp_path}/table").files()
+        for row in pq.read_table(path, partitioning=None).to_pylist()
+    ]
+    assert {(row["partition"], row["key"]): row["value"] for row in rows} == log.live()
+
+
+def test_a_stream_by_spark_connect_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its batches would be merged in a process of the server, which has none of its state."""
+    where = ["--to", f"{tmp_path}/t", "--checkpoint", f"{tmp_path}/c", "--master", "sc://nowhere"]
+
+    assert main(["stream", "t", *where]) == 2
+    assert "Spark Connect has on its server" in capsys.readouterr().err
