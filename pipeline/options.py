@@ -11,6 +11,8 @@
 
 Options of this source alone:
 
+    maxBytesPerTrigger  about how many bytes of log one micro-batch reads; without files, where
+                   these are not known, a record counts as 1 KiB
     transport      auto, pinned, fetch or archive: how to come to the bytes
     data           the broker's first log directory, as this machine sees it
     control        host:port of the broker's HTTP port, if it is not noted in ``data``; with
@@ -68,6 +70,7 @@ class ReadOptions:
     min_partitions: int = 0
     max_records_per_partition: int = 0
     max_offsets_per_trigger: int = 0
+    max_bytes_per_trigger: int = 0
     min_offsets_per_trigger: int = 0
     max_trigger_delay_ms: int = 15 * 60_000
     transport: str = "auto"
@@ -192,6 +195,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "minPartitions": ("min_partitions", settings.number),
     "maxRecordsPerPartition": ("max_records_per_partition", settings.number),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", settings.number),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", settings.size),
     "minOffsetsPerTrigger": ("min_offsets_per_trigger", settings.number),
     "maxTriggerDelay": ("max_trigger_delay_ms", settings.duration),
     "transport": ("transport", _among(*TRANSPORTS)),

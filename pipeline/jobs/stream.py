@@ -8,8 +8,9 @@ connector`` reads by Spark's own Kafka source instead.
 import json
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,11 +20,12 @@ import pyarrow.parquet as pq
 
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import seconds_text
-from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.engine import Engine, SparkEngine
 from siltstone.pipeline.errors import BadOption, PipelineError, Refused
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks
+from siltstone.pipeline.latest import shares
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
-from siltstone.pipeline.sinks.staging import NO_SPACE, full_disk, retried
+from siltstone.pipeline.sinks.staging import NO_SPACE, StagedFile, full_disk, retried
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from siltstone.pipeline.transports import open_source
@@ -34,6 +36,12 @@ if TYPE_CHECKING:
 
 BATCH: Final = "siltstone-batch"
 """The folder of the checkpoint in which Spark leaves a batch for the driver."""
+_MAX_BYTES: Final = "256m"
+"""The log that a micro-batch reads, unless an option says otherwise."""
+_MAX_OFFSETS: Final = "250000"
+"""The same for the connector, which has no limit of bytes."""
+_SHARE_BYTES: Final = 128 << 20
+_ROWS: Final = 16 << 10
 _PLACES: Final = {"bootstrap", "data", "control", "archive", "transport", "unpinned"}
 _BY_PARTITION: Final = "partition"
 _EVERY_RECORD: Final = "record"
@@ -105,7 +113,7 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
         origin = _find_origin(options, spec)
         if check_topic(sink, spec, origin) is not None:
             _check_start(sink, options, spec)
-        writer = BatchWriter(sink, spec, summary, clock, origin)
+        writer = BatchWriter(sink, spec, summary, SparkEngine(session), origin)
         frame = _reader(session, options, spec)
         query = frame.writeStream.foreachBatch(writer.write).option(
             "checkpointLocation", str(spec.checkpoint.absolute())
@@ -203,10 +211,10 @@ class BatchWriter:
         sink: TableSink,
         spec: StreamSpec,
         summary: StreamSummary,
-        clock: Clock,
+        engine: Engine,
         origin: Origin,
     ) -> None:
-        self._clock = clock
+        self._engine = engine
         self._sink = sink
         self._spec = spec
         self._summary = summary
@@ -221,13 +229,15 @@ class BatchWriter:
         """
         folder = self._spec.checkpoint.absolute() / BATCH
         self._stage(frame.select(list(self._spec.schema.names)), folder)
-        paths = sorted(folder.glob("*.parquet"))
-        batch = [pq.read_table(path, partitioning=None) for path in paths]
-        shutil.rmtree(folder)
         self._summary.batches += 1
-        rows = retried(lambda: self._commit(batch, batch_id))
+        try:
+            paths = tuple(sorted(folder.glob("*.parquet")))
+            rows = retried(lambda: self._commit(paths, batch_id))
+        finally:
+            shutil.rmtree(folder)
         self._summary.rows += rows or 0
         self._summary.repeated += rows is None
+        self._sink.compact()
 
     def _stage(self, frame: "DataFrame", folder: Path) -> None:
         """Write a batch beside the checkpoint, by Spark.
@@ -251,17 +261,7 @@ class BatchWriter:
         offsets = json.loads(lines[-1])[self._spec.topic]
         return {int(name): at for name, at in offsets.items() if name.isdigit()}
 
-    def _unseen(self, table: pa.Table, offsets: Mapping[int, int]) -> pa.Table:
-        """Return the rows whose offsets the table does not have."""
-        table = table.select(self._spec.schema.names).cast(self._spec.schema)
-        for partition, end in offsets.items():
-            is_seen = pc.and_(
-                pc.equal(table["partition"], partition), pc.less(table["offset"], end)
-            )
-            table = table.filter(pc.invert(is_seen))
-        return table
-
-    def _commit(self, batch: Sequence[pa.Table], batch_id: int) -> int | None:
+    def _commit(self, paths: tuple[Path, ...], batch_id: int) -> int | None:
         """Commit what the table does not have of a batch; return how many rows, None if it has all.
 
         The first batch leaves a state, also without rows.
@@ -285,8 +285,12 @@ class BatchWriter:
                     f"version was restored; delete the checkpoint {spec.checkpoint} to go on from "
                     "the table's offsets"
                 )
-        tables = [self._unseen(table, offsets) for table in batch]
-        rows: int = sum(table.num_rows for table in tables)
+        is_merge = spec.upsert and state is not None
+        tasks = LatestTasks(
+            folder=sink.folder, schema=spec.schema, by_time=False, is_increment=is_merge
+        )
+        batch = Batch(paths=paths, seen=offsets, tasks=tasks, upsert=spec.upsert)
+        rows, lasts = batch.count()
         ends = self._ends(batch_id)
         is_known = all(offsets.get(partition, 0) >= end for partition, end in ends.items())
         if not rows and state is not None and is_known:
@@ -296,37 +300,91 @@ class BatchWriter:
             topic=spec.topic,
             topic_id=self._origin.topic_id,
             cluster_id=self._origin.cluster_id,
-            taken_at_ms=self._clock.now_ms(),
+            taken_at_ms=self._engine.clock.now_ms(),
             key_scope=spec.key_scope,
             columns=described(spec.schema),
-            offsets=_advanced(offsets, ends, tables),
+            offsets={
+                at: max(each.get(at, 0) for each in (offsets, ends, lasts))
+                for at in {*offsets, *ends, *lasts}
+            },
         )
-        is_merge = spec.upsert and state is not None
-        tasks = LatestTasks(
-            folder=sink.folder, schema=spec.schema, by_time=False, is_increment=is_merge
-        )
-        if not spec.upsert:
-            sink.commit(following, spec.schema, tasks.append(tables), replaces=False)
-            return rows
-        files = tasks.gather(0, iter(tables)).files
+        found = self._engine.run("batch", range(batch.shares), batch.share, batch.weigh)
+        files = [file for each in found for file in each]
         if is_merge:
-            sink.merge(LocalEngine(1), following, spec.schema, files, by_partition=True)
+            sink.merge(self._engine, following, spec.schema, files, by_partition=True)
         else:
             sink.commit(following, spec.schema, files, replaces=False)
         return rows
 
 
-def _advanced(
-    offsets: Mapping[int, int], ends: Mapping[int, int], tables: list[pa.Table]
-) -> dict[int, int]:
-    """Return the offsets of the table after a batch, which may end with what is no row."""
-    following = {at: max(offsets.get(at, 0), ends.get(at, 0)) for at in {*offsets, *ends}}
-    for table in tables:
-        last = table.group_by("partition").aggregate([("offset", "max")])
-        for row in last.to_pylist():
-            partition = row["partition"]
-            following[partition] = max(following.get(partition, 0), row["offset_max"] + 1)
-    return following
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The rows of a micro-batch that Spark has left in files; it is sent to the executors."""
+
+    paths: tuple[Path, ...]
+    seen: Mapping[int, int]
+    """The offsets that the table has, by partition; rows below them are left out."""
+    tasks: LatestTasks
+    upsert: bool
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of the rows, as in memory."""
+        return sum(
+            facts.row_group(number).total_byte_size
+            for facts in map(pq.read_metadata, self.paths)
+            for number in range(facts.num_row_groups)
+        )
+
+    @property
+    def shares(self) -> int:
+        """How many tasks take the batch."""
+        return -(-self.size // _SHARE_BYTES)
+
+    def weigh(self, _share: int) -> int:
+        """Return the bytes of a share."""
+        return self.size // self.shares
+
+    def count(self) -> tuple[int, dict[int, int]]:
+        """Return how many rows the table lacks, and the offset after the last by partition."""
+        rows, lasts = 0, dict[int, int]()
+        for path in self.paths:
+            for table in self._read(path, ["partition", "offset"]):
+                rows += table.num_rows
+                found = table.group_by("partition").aggregate([("offset", "max")])
+                for partition, last in zip(*found.to_pydict().values(), strict=True):
+                    lasts[partition] = max(lasts.get(partition, 0), last + 1)
+        return rows, lasts
+
+    def share(self, number: int) -> Sequence[StagedFile]:
+        """Write a share of the rows: of some files, or of the last rows of some keys."""
+        names = self.tasks.schema.names
+        if not self.upsert:
+            paths = self.paths[number :: self.shares]
+            return self.tasks.append(table for path in paths for table in self._read(path, names))
+        return self.tasks.gather(
+            number,
+            (
+                part
+                for path in self.paths
+                for table in self._read(path, names)
+                for place, part in shares(table, self.shares)
+                if place == number
+            ),
+        ).files
+
+    def _read(self, path: Path, names: list[str]) -> Iterator[pa.Table]:
+        schema = pa.schema([self.tasks.schema.field(name) for name in names])
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_ROWS, columns=names):
+                table = pa.Table.from_batches([batch]).select(names).cast(schema)
+                for partition, end in self.seen.items():
+                    is_seen = pc.and_(
+                        pc.equal(table["partition"], partition), pc.less(table["offset"], end)
+                    )
+                    table = table.filter(pc.invert(is_seen))
+                if table.num_rows:
+                    yield table
 
 
 def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec) -> "DataFrame":
@@ -335,6 +393,8 @@ def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpe
         if spec.headers:
             given["includeHeaders"] = "true"
         given.setdefault("startingOffsets", "earliest")
+        if not _has_limit(options):
+            given["maxBytesPerTrigger"] = _MAX_BYTES
         return session.readStream.format("siltstone").options(**given).load()
     bootstrap = options.get("bootstrap", "")
     if not bootstrap:
@@ -346,10 +406,16 @@ def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpe
     }
     given.setdefault("startingOffsets", "earliest")
     given.setdefault("kafka.isolation.level", READ_COMMITTED)
+    if not _has_limit(options):
+        given["maxOffsetsPerTrigger"] = _MAX_OFFSETS
     given |= {"subscribe": spec.topic, "kafka.bootstrap.servers": bootstrap}
     if spec.headers:
         given["includeHeaders"] = "true"
     return session.readStream.format("kafka").options(**given).load()
+
+
+def _has_limit(options: Mapping[str, str]) -> bool:
+    return any(name.lower() in {"maxoffsetspertrigger", "maxbytespertrigger"} for name in options)
 
 
 def connector_jars(folder: str) -> tuple[str, ...]:

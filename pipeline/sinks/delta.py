@@ -1,6 +1,7 @@
 """A Delta table, through the deltalake package: one log entry is one commit."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -27,6 +28,8 @@ _KEEPING_ROWS: Final = {
 }
 """Operations of other writers after which a table has the rows that it had."""
 _IS_NEW: Final = pa.field("siltstone_is_new", pa.bool_())
+_MANY: Final = 20
+_SMALL_BYTES: Final = 16 << 20
 _RESTORE: Final = "RESTORE"
 _REPLACE: Final = "REPLACE TABLE"
 _CLONE: Final = "CLONE"
@@ -98,6 +101,17 @@ class DeltaSink(Lake):
             self._write(state, rewrite.schema, [], replaces=False)
         return ()
 
+    def compact(self) -> None:
+        """Put many small files together by an OPTIMIZE; if another writer is first, it is left."""
+        table, state = self._table, self.state()
+        if table is None or state is None or len(self.files()) < _MANY:
+            return
+        sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
+        if sum(size < _SMALL_BYTES for size in sizes) >= _MANY:
+            with suppress(DeltaError):
+                table.optimize.compact(commit_properties=_properties(state))
+            self.look()
+
     def _version(self) -> str:
         return "" if self._table is None else str(self._table.version())
 
@@ -145,8 +159,16 @@ def _twice(rewrite: Rewrite) -> pa.Table:
     are read before the merge: in it, delta-rs cannot be asked for a file in a store.
     """
     rows = pa.concat_tables([rewrite.folder.read(file) for file in rewrite.changes])
-    flags = [pa.repeat(pa.scalar(is_new), rows.num_rows) for is_new in (False, True)]
-    return pa.concat_tables([rows.append_column(_IS_NEW, each) for each in flags])
+    keys = {"key", "partition"}
+    gone = [
+        rows[each.name] if each.name in keys else pa.nulls(len(rows), each.type)
+        for each in rows.schema
+    ]
+    parts = [pa.table(gone, rows.schema), rows]
+    flags = [pa.repeat(pa.scalar(is_new), len(rows)) for is_new in (False, True)]
+    return pa.concat_tables(
+        [part.append_column(_IS_NEW, each) for part, each in zip(parts, flags, strict=True)]
+    )
 
 
 def _properties(state: TableState) -> CommitProperties:

@@ -94,6 +94,9 @@ class Lake(ABC):
     def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
         """Commit changed rows; return the files of ours that are in the commit."""
 
+    def compact(self) -> None:  # noqa: B027  # not each library can
+        """Put many small files together, if the library can."""
+
     def look(self) -> None:
         """Use the newest version from now on."""
         self.__dict__.pop("_table", None)

@@ -58,6 +58,9 @@ class ParquetTable:
         self.folder = Folder.local(str(self.staging / f"job-{uuid.uuid4().hex[:12]}"))
         """Where tasks write."""
 
+    def compact(self) -> None:
+        """Do nothing: files are put together by no library."""
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Keep other jobs from the table until the block ends; delete the files of killed ones.

@@ -33,7 +33,7 @@ class Rewrite:
             return None
         columns = ["key", "partition"]
         changed = pa.concat_tables(
-            [self.folder.read(each).select(columns) for each in self.changes]
+            [self.folder.read(each, columns) for each in self.changes]
         ).combine_chunks()
         hit = self._hits(read(columns), changed)
         if not pc.any(hit).as_py():

@@ -10,7 +10,7 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
@@ -104,10 +104,10 @@ class Folder:
         self.files.create_dir(self.path, recursive=True)
         return self.files.open_output_stream(join(self.path, name))
 
-    def read(self, file: StagedFile) -> pa.Table:
-        """Return the rows of a file."""
+    def read(self, file: StagedFile, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return the rows of a file, with all columns or some."""
         with self.files.open_input_file(join(self.path, file.name)) as opened:
-            return pq.ParquetFile(opened).read()
+            return pq.ParquetFile(opened).read(columns)
 
     def missing(self, files: Iterable[StagedFile]) -> list[str]:
         """Return the names of those files that do not exist."""

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -29,6 +30,7 @@ from siltstone.pipeline.planning.ranges import OffsetRange, check_start, last_of
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import SplitPartition
+from siltstone.pipeline.source.limits import Offsets, Pace, shared_out, within_bytes
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import settle
 from siltstone.pipeline.transports import Source, open_source
@@ -40,8 +42,6 @@ _TOPIC_ID: Final = "topicId"
 _LOOK_SECONDS: Final = 1.0
 _LOOKS_PER_LEASE: Final = 4
 """How often a run to a fixed end takes a new pin: it needs no newer view, only a living pin."""
-
-Offsets = dict[TopicPartition, int]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -92,12 +92,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         if isinstance(limit, ReadMaxRows):
             ends = shared_out(self._starts(begun, view), ends, limit.max_rows)
+        max_bytes = self._options.max_bytes_per_trigger
+        if max_bytes and not isinstance(limit, ReadAllAvailable):
+            ends = within_bytes(view, self._starts(begun, view), ends, max_bytes)
         return to_json(ends, view, start)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the options set."""
         max_offsets = self._options.max_offsets_per_trigger
-        return ReadMaxRows(max_offsets) if max_offsets else ReadAllAvailable()
+        if max_offsets:
+            return ReadMaxRows(max_offsets)
+        max_bytes = self._options.max_bytes_per_trigger
+        return ReadMaxBytes(max_bytes) if max_bytes else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note where the log ends now: this run ends there."""
@@ -253,41 +259,4 @@ def from_json(offsets: Mapping[str, Any]) -> Offsets:
         for topic, known in offsets.items()
         for partition, offset in known.items()
         if partition != _TOPIC_ID
-    }
-
-
-class Pace:
-    """Holds back a micro-batch until there are enough offsets, or it has waited long enough."""
-
-    def __init__(self, options: ReadOptions, clock: Clock) -> None:
-        self._least = options.min_offsets_per_trigger
-        self._max_seconds = options.max_trigger_delay_ms / 1000
-        self._clock = clock
-        self._last = clock.monotonic()
-
-    def is_enough(self, available: int) -> bool:
-        """Tell whether so many offsets are enough for a micro-batch; then wait again."""
-        now = self._clock.monotonic()
-        if available < self._least and now - self._last < self._max_seconds:
-            return False
-        self._last = now
-        return True
-
-
-def shared_out(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int
-) -> dict[TopicPartition, int]:
-    """Return ends for about ``max_offsets`` offsets, with a share of each partition.
-
-    Each partition with new offsets gets at least one, so that none starves.
-    """
-    lengths = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
-    total = sum(lengths.values())
-    if total <= max_offsets:
-        return dict(ends)
-    return {
-        key: starts.get(key, 0) + min(length, max(1, max_offsets * length // total))
-        if length
-        else end
-        for (key, end), length in zip(ends.items(), lengths.values(), strict=True)
     }

@@ -22,6 +22,7 @@ from siltstone.pipeline import engine
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused
+from siltstone.pipeline.jobs import stream as stream_job
 from siltstone.pipeline.jobs.replay import ReplaySpec, replay
 from siltstone.pipeline.jobs.stream import (
     BatchWriter,
@@ -42,7 +43,6 @@ from siltstone.pipeline.sinks.staging import (
 )
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import TableSink, open_table
-from siltstone.storage.clock import Clock
 from tests.support import lakes
 from tests.support.keyed_log import KeyedLog
 
@@ -406,6 +406,45 @@ def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
         check_topic(sink, spec, Origin(topic_id="another id"))
 
 
+@pytest.mark.parametrize("upsert", [False, True])
+def test_a_batch_is_taken_in_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upsert: bool
+) -> None:
+    """A task has some of the keys or files in memory, and the table is the same."""
+    target = f"parquet:{tmp_path}/p"
+    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=upsert)
+    monkeypatch.setattr(stream_job, "_SHARE_BYTES", 300)
+    tasks = []
+
+    class Counting(LocalEngine):
+        def run(self, stage: str, items: Any, work: Any, weigh: Any) -> Any:
+            tasks.append(len(items))
+            return super().run(stage, items, work, weigh)
+
+    with (sink := open_table(target)).held():
+        writer = BatchWriter(sink, spec, StreamSummary(), Counting(1), Origin())
+        writer.write(batch_of(spec, *range(60)), 0)  # type: ignore[arg-type]
+
+    assert tasks[0] > 2
+    assert sorted(offsets(sink)) == [*range(60)]
+
+
+def test_a_stream_puts_small_files_together(tmp_path: Path) -> None:
+    """Delta's own OPTIMIZE does, with the state in its commit; pyiceberg has no such call."""
+    target = f"delta:{tmp_path}/d"
+    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=False)
+    with (sink := open_table(target)).held():
+        writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin("c", "id"))
+        for number in range(22):
+            writer.write(batch_of(spec, number), number)  # type: ignore[arg-type]
+
+    assert len(sink.files()) < 5
+    assert offsets(sink) == [*range(22)]
+    held = DeltaTable(f"{tmp_path}/d").history(30)
+    assert [each["operation"] for each in held].count("OPTIMIZE") == 1
+    assert all("siltstone.state" in each for each in held)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("upsert", [False, True])
 def test_batches_of_a_stream(target: str, tmp_path: Path, upsert: bool) -> None:
@@ -413,7 +452,7 @@ def test_batches_of_a_stream(target: str, tmp_path: Path, upsert: bool) -> None:
     sink = open_table(target)
     spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=upsert)
     with sink.held():
-        writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin("c", "id"))
+        writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin("c", "id"))
 
         def write(number: int, *offsets: int) -> None:
             values = {
@@ -440,7 +479,7 @@ def test_a_checkpoint_that_is_further_than_its_table(target: str, tmp_path: Path
     """The second batch finds no table: what the first one wrote was taken away."""
     sink = open_table(target)
     spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin())
+    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin())
     with sink.held(), pytest.raises(Refused, match="/c has: the table was taken away"):
         writer.write(lakes.Batch(spec.schema.empty_table()), 1)  # type: ignore[arg-type]
 
@@ -459,7 +498,7 @@ def test_a_checkpoint_that_is_further_than_a_restored_table(tmp_path: Path) -> N
     target = f"delta:{tmp_path}/d"
     sink = open_table(target)
     spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin())
+    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin())
     noted = tmp_path / "c/offsets"
     noted.mkdir(parents=True)
     for number, end in enumerate((2, 5, 6)):
@@ -494,7 +533,7 @@ def test_a_stream_whose_table_becomes_another(tmp_path: Path, kind: str) -> None
     target = kind.format(tmp_path)
     spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
     sink, other = open_table(target), open_table(target)
-    writer = BatchWriter(sink, spec, StreamSummary(), Clock(), Origin(topic_id="id"))
+    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin(topic_id="id"))
     with sink.held():
         writer.write(batch_of(spec, 0), 0)  # type: ignore[arg-type]
         other.commit(replace(state("b", 9), topic="u"), spec.schema, [], replaces=False)

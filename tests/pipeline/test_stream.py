@@ -12,12 +12,11 @@ from pyspark.sql.types import LongType, StructField, StructType
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning import segments
-from siltstone.pipeline.planning.manifest import Manifest
+from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
+from siltstone.pipeline.source.limits import Pace, shared_out, within_bytes
 from siltstone.pipeline.source.stream import (
-    Pace,
     StreamReader,
     from_json,
-    shared_out,
     to_json,
     with_stream_defaults,
 )
@@ -134,6 +133,13 @@ class TestInSpark:
         assert first == expected(500)
         assert batches == 4
         assert sorted(stream.sink.rows) == sorted(first + [(1, 500 + more) for more in range(7)])
+
+    def test_a_limit_of_bytes_makes_batches(self, stream: Stream) -> None:
+        """Each reads about as much as the option says."""
+        stream.run(maxBytesPerTrigger="4k")
+
+        assert len(stream.sink.batches) > 2
+        assert sorted(stream.sink.rows) == expected(500)
 
     def test_a_stream_that_is_killed_delivers_each_offset_once(self, stream: Stream) -> None:
         """A micro-batch that failed comes again with the same offsets, none before it does."""
@@ -253,6 +259,39 @@ def test_a_micro_batch_waits_for_enough_or_long_enough() -> None:
     clock.advance(1)
     assert pace.is_enough(9)
     assert not pace.is_enough(9)
+
+
+@pytest.mark.parametrize("has_files", [True, False])
+def test_a_limit_of_bytes_is_shared_out(has_files: bool) -> None:
+    """By the bytes of the segments; without any a record counts as 1 KiB."""
+
+    def partition(number: int, *sizes: int) -> PinnedPartition:
+        return PinnedPartition(
+            topic="t",
+            partition=number,
+            log_start_offset=0,
+            end_offset=100 * len(sizes),
+            last_stable_offset=0,
+            segments=tuple(
+                PinnedSegment(base_offset=100 * at, size=size)
+                for at, size in enumerate(sizes)
+                if has_files
+            ),
+        )
+
+    view = Manifest(taken_at_ms=0, partitions=(partition(0, 1000, 9000), partition(1, 10_000)))
+    starts = {TopicPartition("t", number): 0 for number in (0, 1)}
+    ends = {TopicPartition("t", 0): 200, TopicPartition("t", 1): 100}
+
+    def within(most: int) -> list[int]:
+        return list(within_bytes(view, starts, ends, most).values())
+
+    assert within(1 << 30) == [200, 100]
+    assert within(1) == [1, 1]
+    if has_files:
+        assert within(10_000) == [144, 50]
+    else:
+        assert within(150 << 10) == [100, 50]
 
 
 @pytest.mark.parametrize("most", [1, 3, 10, 99, 1000])

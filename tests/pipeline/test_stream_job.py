@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs import stream as stream_job
 from siltstone.pipeline.jobs.stream import StreamSpec, StreamSummary, connector_jars, stream
 from siltstone.pipeline.sinks.parquet import ParquetTable
 from siltstone.pipeline.sinks.table import open_table
@@ -143,6 +144,23 @@ def test_table_of_last_values(
     assert len(rows) == len(expected)
     assert summary.rows == 250
     assert open_table(followed.spec.target).state() is not None
+
+
+def test_a_batch_has_a_limit_by_default(
+    spark: SparkSession,
+    pipeline_broker: SiltstoneProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without an option a backlog comes in several batches, by bytes of the log."""
+    followed = Followed(spark, pipeline_broker, tmp_path)
+    followed.produce(0, size=500)
+    monkeypatch.setattr(stream_job, "_MAX_BYTES", "4k")
+
+    summary = stream(spark, {"data": str(pipeline_broker.folder)}, followed.spec)
+
+    assert summary.batches > 2
+    assert summary.rows == len(followed.rows()) == 1000
 
 
 def test_new_checkpoint_on_an_old_table(

@@ -18,7 +18,6 @@ from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.staging import StagedFile
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import open_table
-from siltstone.storage.clock import Clock
 from tests.support.keyed_log import KeyedLog
 from tests.support.lakes import Batch, OtherWriter, read
 
@@ -66,7 +65,7 @@ class Watched:
         sink = open_table(self.target)
         with sink.held():
             origin = Origin(topic_id="AAAAAAAAAAAAAAAAAAAABw")
-            writer = BatchWriter(sink, self._spec, StreamSummary(), Clock(), origin)
+            writer = BatchWriter(sink, self._spec, StreamSummary(), LocalEngine(1), origin)
             writer.write(batch, self._batches)  # type: ignore[arg-type]
 
     def upsert(self, values: Mapping[tuple[int, bytes], bytes]) -> None:
