@@ -35,7 +35,7 @@ from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.directory.catalog import Catalog
-from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.checkpoint import MalformedCheckpoint, OffsetCheckpoint
 from siltstone.storage.directory.found_folders import find_moved
 from siltstone.storage.directory.log_directory import LogDirError
 from siltstone.storage.directory.opening import find_readable, live_folders
@@ -128,7 +128,7 @@ class StoppedBroker:
         try:
             overrides = self._overrides(topic_partition.topic, path)
             log = self._read(topic_partition, path, self._layers.topic(overrides))
-        except (ValueError, OSError, CorruptMessage) as error:
+        except (ValueError, OSError, CorruptMessage, MalformedCheckpoint) as error:
             return unreadable(*topic_partition, error)
         last = self._last.get(topic_partition)
         view = PartitionView(

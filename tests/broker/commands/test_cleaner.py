@@ -11,6 +11,7 @@ import pytest
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.asking import Which, meant_by
 from siltstone.broker.commands.explain_text import duration, event_line, size
+from siltstone.storage import files
 from tests.support.batches import TIMESTAMP
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
@@ -211,6 +212,9 @@ def test_a_folder_of_apache_kafka_is_explained_by_its_own_settings(
     assert answer["min_cleanable_dirty_ratio"] == 0.25
     assert main(["explain", "orders-0", *sets]) == 0
     assert "cleanup.policy=delete" in capsys.readouterr().out
+    (tmp_path / "data" / "customers-0" / files.PARTITION_METADATA).write_text("damaged")
+    assert main(["explain", "customers", *sets]) == 0
+    assert "is not the two lines" in capsys.readouterr().out
 
 
 @pytest.mark.slow
