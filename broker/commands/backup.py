@@ -5,20 +5,26 @@ from its links. Indexes and snapshots of producers are left out: the first start
 them again, as after a kill.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
 import shutil
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import Progress, fail
 from siltstone.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from siltstone.storage.directory.catalog import CatalogState
 
 _CLOCK: Final = Clock()
 _LEASE_MS: Final = 600_000
@@ -91,6 +97,7 @@ class _Backup:
         body = json.dumps(asked).encode()
         # Copied before the pin: a receipt of a later pass would not match the segments.
         history = [_read(each / _HISTORY) for each in self._directories]
+        before = self._read_catalog()
         manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
         self._pin = manifest["pin"]
         try:
@@ -102,7 +109,7 @@ class _Backup:
             self._total = sum(
                 segment["size"] for each in manifest["partitions"] for segment in each["segments"]
             )
-            self._copy_all(manifest["partitions"])
+            self._copy_all(manifest["partitions"], before)
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
                 written.write(b"".join(history))
             os.sync()  # small files that are not logs, up to thousands
@@ -124,9 +131,21 @@ class _Backup:
             "faults": self._faults,
         }
 
-    def _copy_all(self, partitions: list[dict[str, Any]]) -> None:
+    def _read_catalog(self) -> CatalogState | None:
+        """Return the topics and settings as the broker has them now, None without a file."""
+        from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # storage, only now
+        from siltstone.storage.directory.log_directory import LogDirError  # noqa: PLC0415
+
+        catalog = Catalog(self._directories)
+        try:
+            catalog.load()
+        except LogDirError as error:
+            raise Refusal(f"the backup is not made: {error}") from error
+        return catalog.state if catalog.found else None
+
+    def _copy_all(self, partitions: list[dict[str, Any]], before: CatalogState | None) -> None:
         from siltstone.storage import files  # noqa: PLC0415  # storage, only now
-        from siltstone.storage.directory.catalog import FILE_NAME  # noqa: PLC0415  # likewise
+        from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # likewise
         from siltstone.storage.directory.checkpoint import OffsetCheckpoint  # noqa: PLC0415
         from siltstone.storage.topic_partition import TopicPartition  # noqa: PLC0415
 
@@ -139,8 +158,11 @@ class _Backup:
             self._copy_partition(each)
         OffsetCheckpoint(self._partial, files.LOG_START_OFFSETS).write(starts)
         OffsetCheckpoint(self._partial, files.CLEANER_OFFSETS).write(cleaned)
-        # Copied after the pin: a topic created since the pin becomes empty partitions.
-        for file in (files.META_PROPERTIES, FILE_NAME, files.USERS, files.ACLS, files.QUOTAS):
+        after = self._read_catalog()
+        if after is not None:
+            state = _as_pinned(before or after, after, partitions)
+            Catalog([self._partial]).write(state)
+        for file in (files.META_PROPERTIES, files.USERS, files.ACLS, files.QUOTAS):
             with suppress(FileNotFoundError):
                 # Its mode is kept: only the broker may read users and ACLs.
                 shutil.copy2(self._directories[0] / file, self._partial / file)
@@ -148,6 +170,7 @@ class _Backup:
     def _copy_partition(self, facts: dict[str, Any]) -> None:
         from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
         from siltstone.storage import files  # noqa: PLC0415
+        from siltstone.storage.directory.checkpoint import MalformedCheckpoint  # noqa: PLC0415
         from siltstone.storage.directory.partition_metadata import PartitionMetadata  # noqa: PLC0415
 
         pinned = Path(facts["folder"])
@@ -158,11 +181,15 @@ class _Backup:
             self._copy_log(pinned / name, folder / name, segment["size"])
             self._check_log(folder / name)
         live = pinned.parents[2] / pinned.name
-        try:
-            for name in (files.PARTITION_METADATA, files.LEADER_EPOCHS):
+        pinned_id = PartitionMetadata(topic_id=parse_uuid(facts["topic_id"]))
+        with suppress(FileNotFoundError, MalformedCheckpoint):
+            for name in (files.LEADER_EPOCHS, files.PARTITION_METADATA):
                 shutil.copy2(live / name, folder / name)
-        except FileNotFoundError:  # the topic was deleted meanwhile
-            PartitionMetadata(topic_id=parse_uuid(facts["topic_id"])).write(folder)
+            if PartitionMetadata.read(folder) == pinned_id:
+                return
+        # The topic was deleted meanwhile, and perhaps made again.
+        (folder / files.LEADER_EPOCHS).unlink(missing_ok=True)
+        pinned_id.write(folder)
 
     def _copy_log(self, source: Path, target: Path, size_bytes: int) -> None:
         """Copy the bytes that the log had at the moment of the pin."""
@@ -203,6 +230,43 @@ class _Backup:
 
     def _ask(self, path: str) -> None:
         self._channel.post(path, body=json.dumps({"id": self._pin}).encode())
+
+
+def _as_pinned(
+    before: CatalogState, after: CatalogState, partitions: list[dict[str, Any]]
+) -> CatalogState:
+    """Return the catalogue with the topics of the pin, from its states before and after the pin.
+
+    A start on the copy removes the folders of deleted topics, and sets those of topics with another
+    id aside. A topic in both states, but not in the pin, has damaged partitions alone.
+    """
+    from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
+    from siltstone.storage.directory.catalog import CatalogTopic  # noqa: PLC0415  # likewise
+
+    pinned: dict[str, CatalogTopic] = {}
+    for each in partitions:
+        name, topic_id, count = each["topic"], parse_uuid(each["topic_id"]), each["partition"] + 1
+        known = pinned.get(name)
+        if known is None:
+            found = [state.topics.get(name) for state in (after, before)]
+            own = [entry for entry in found if entry is not None and entry.id == topic_id]
+            overrides = own[0].overrides if own else {}
+            sure = min(entry.partitions for entry in own) if len(own) > 1 else 0
+            pinned[name] = CatalogTopic(
+                id=topic_id, partitions=max(sure, count), overrides=overrides
+            )
+        elif known.partitions < count:
+            pinned[name] = replace(known, partitions=count)
+    for name, entry in after.topics.items():
+        if name not in pinned and name in before.topics and before.topics[name].id == entry.id:
+            pinned[name] = entry
+    ids = {entry.id for entry in pinned.values()}
+    retired = {
+        name: after.retired[name]
+        for name in after.retired
+        if name in before.retired or name not in pinned
+    }
+    return replace(after, topics=pinned, deleted=after.deleted - ids, retired=retired)
 
 
 def _read(path: Path) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from siltstone.broker.__main__ import main
+from siltstone.broker.commands import backup
 from siltstone.broker.commands.asking import Channel, Refusal
 from tests.support.appending import append_unchecked
 from tests.support.commits import commit
@@ -42,6 +43,14 @@ def append(broker: Running, count: int) -> None:
         append_unchecked(broker.topics.logs["orders", 0], 1)
 
 
+def facts_of(broker: Running) -> dict[str, Any]:
+    """Return id, number of partitions and settings of each topic."""
+    return {
+        name: (topic.id, topic.partitions, dict(topic.overrides))
+        for name, topic in broker.topics.topics.items()
+    }
+
+
 def names(folder: Path) -> list[str]:
     """Return what lies in a folder."""
     return sorted(each.name for each in folder.iterdir())
@@ -67,6 +76,40 @@ async def test_a_broker_starts_on_a_backup(
         assert (topic.id, topic.overrides["retention.ms"]) == (topic_id, "-1")
         assert end(restored, "__consumer_offsets") > 0
     assert names(target.parent) == ["monday"]
+
+
+async def test_topics_that_change_during_a_backup(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy has those of the moment of the pin, with their ids, settings and partitions."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    loop = asyncio.get_running_loop()
+
+    async def change() -> None:
+        topics = broker.topics
+        await topics.delete(topics.topics["orders"])
+        await topics.create("orders", 1, {})
+        await topics.delete(topics.topics["gone"])
+        await topics.add_partitions(topics.topics["grown"], 3)
+        await topics.create("later", 1, {})
+
+    def copy_all(self: Any, *given: Any) -> None:
+        asyncio.run_coroutine_threadsafe(change(), loop).result()
+        original(self, *given)
+
+    original = backup._Backup._copy_all
+    monkeypatch.setattr(backup._Backup, "_copy_all", copy_all)
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        await broker.topics.create("gone", 1, {"cleanup.policy": "compact"})
+        await broker.topics.create("grown", 2, {})
+        before = facts_of(broker)
+        assert await run(data, target, broker.broker.describe()["http"]) == 0
+
+    async with running(target, SMALL) as restored:
+        assert facts_of(restored) == before
+        assert end(restored, "orders") == 3
 
 
 async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
