@@ -20,7 +20,8 @@ class SegmentFiles:
     """The files of one segment: the same folder, base offset and suffix.
 
     Files may be renamed while other threads read. A reader that does not find a file by the old
-    name finds it by the new name, and an open file stays readable.
+    name finds it by the new name, and an open file stays readable. The old name may soon be another
+    segment's (the cleaner's swap): what was found by a name that is no longer ours is not used.
     """
 
     __slots__ = ("_key", "_moving_to", "base_offset", "directory", "open_files", "suffix")
@@ -87,10 +88,13 @@ class SegmentFiles:
         for attempt in range(_ATTEMPTS):
             for suffix in (self.suffix, self._moving_to):
                 try:
-                    return SegmentFile(files.open_file(self._path_text(kind, suffix)))
+                    file = SegmentFile(files.open_file(self._path_text(kind, suffix)))
                 except FileNotFoundError:
                     if attempt == _ATTEMPTS - 1:
                         raise
+                else:
+                    if suffix in self._suffixes():
+                        return file
         raise AssertionError  # the last attempt returned or raised
 
     def change_suffix(self, suffix: str) -> None:
@@ -183,7 +187,8 @@ class SegmentFiles:
         """Return the content of a file, None if it is missing."""
         for suffix in self._suffixes():
             with suppress(FileNotFoundError):
-                return files.read_bytes(self._path_text(kind, suffix))
+                data = files.read_bytes(self._path_text(kind, suffix))
+                return data if suffix in self._suffixes() else self.read(kind)
         return None
 
     def _suffixes(self) -> tuple[str, ...]:

@@ -15,6 +15,8 @@ from siltstone.storage.files import disk as seam
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment import batch_walk, lookup
 from siltstone.storage.segment.batch_walk import Cut
+from siltstone.storage.segment.file_set import SegmentFiles
+from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.scan import Scan, scan_log
 from siltstone.storage.segment.segment import LogSegment
 from tests.support.batches import make_batch, make_rows
@@ -320,6 +322,32 @@ def test_reader_follows_renamed_files(tmp_path: Path) -> None:
     segment.files.change_suffix(".deleted")
 
     assert segment.locate(100) is not None
+
+
+@pytest.mark.parametrize("opens", ["open_file", "read_bytes"])
+def test_a_name_that_another_segment_takes_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
+) -> None:
+    """The swap is through between the look at the name and the open: the file is the old one."""
+    old = SegmentFiles(tmp_path, 0, "", OpenFiles())
+    new = SegmentFiles(tmp_path, 0, files.SWAP, OpenFiles())
+    old.log_path.write_bytes(b"old")
+    new.log_path.write_bytes(b"new")
+    opened = getattr(files, opens)
+
+    def swap_first(path: str) -> object:
+        if new.suffix:
+            old.change_suffix(files.DELETED)
+            new.change_suffix("")
+        return opened(path)
+
+    monkeypatch.setattr(files, opens, swap_first)
+
+    if opens == "read_bytes":
+        assert old.read(files.LOG) == b"old"
+    else:
+        file = old.open_to_read(files.LOG)
+        assert files.read_at(file.fileno(), 3, 0) == b"old"
 
 
 def test_the_time_of_a_segment_that_is_half_renamed(tmp_path: Path, disk: Disk) -> None:
