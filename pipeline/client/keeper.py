@@ -111,7 +111,7 @@ def main(pins: str, driver: str) -> None:
             left = max(0.0, beat - clock.monotonic())
             ready, _, _ = select.select([own.fileno(), ended], [], [], left)
             if own.fileno() in ready:
-                _receive(own, kept)
+                receive(own, kept)
             elif ready:
                 break
             if clock.monotonic() >= beat:
@@ -120,7 +120,7 @@ def main(pins: str, driver: str) -> None:
     kept.release()
 
 
-def _receive(own: socket.socket, kept: Kept) -> None:
+def receive(own: socket.socket, kept: Kept) -> None:
     """Take what this user has sent: others could have the token sent to an address of theirs."""
     room = socket.CMSG_SPACE(_CREDENTIALS.size)
     text, about, _, _ = own.recvmsg(_LONGEST_MESSAGE, room)

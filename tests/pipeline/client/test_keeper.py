@@ -1,6 +1,8 @@
 """The program that renews the pins of DataFrames while Spark's driver lives."""
 
+import json
 import os
+import socket
 import subprocess
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -84,6 +86,24 @@ def test_the_newest_pins_are_kept_for_some_hours(monkeypatch: pytest.MonkeyPatch
     now = 8.0 * 3600
     kept.renew()
     assert renewed == ["later"]
+
+
+def test_pins_of_other_users_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would have the broker's token sent to an address that they name."""
+    kept = Kept(lambda: 0.0)
+    renewed: list[str] = []
+    monkeypatch.setattr(keeper, "find_control", lambda data, control: (data, control))
+    monkeypatch.setattr(keeper, "extend_pin", lambda _control, pin: renewed.append(pin))
+    sending, receiving = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with sending, receiving:
+        receiving.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        for user, pin in ((os.getuid(), "own"), (os.getuid() + 1, "other")):
+            monkeypatch.setattr(os, "getuid", lambda user=user: user)
+            sending.send(json.dumps(("d", "", pin)).encode())
+            keeper.receive(receiving, kept)
+    kept.renew()
+
+    assert renewed == ["own"]
 
 
 @pytest.mark.spark
