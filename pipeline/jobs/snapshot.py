@@ -135,6 +135,8 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
                 moment = take_moment()
             reason = _find_gap(state, spec, moment)
             state = None if reason else state
+        if state is not None:
+            sink.check(spec.schema, keeps=True)
         if not runs or runs[-1].state != state:
             runs.append(_Run(engine, sink, spec, moment, state))
             if reason:

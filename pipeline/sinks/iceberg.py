@@ -20,7 +20,7 @@ from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 
 from siltstone.pipeline.engine import Engine
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import BadOption, Refused
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
 from siltstone.pipeline.sinks.staging import Folder, StagedFile
@@ -132,7 +132,7 @@ class IcebergSink(Lake):
     def _new_location(self) -> str:
         """The place of the table that is to be created."""
         if self._warehouse is not None:
-            return Path(self.place).as_uri()
+            return f"file://{self.place}"
         with closing(self._catalog()) as catalog:
             catalog.create_namespace_if_not_exists(self._namespace)
             new = catalog.create_table_transaction(self._identifier, schema=self._new_columns)
@@ -183,7 +183,13 @@ class IcebergSink(Lake):
     def _tasks(self) -> "list[FileScanTask]":
         if self._table is None or self._table.current_snapshot() is None:
             return []
-        return list(self._table.scan().plan_files())
+        try:
+            return list(self._table.scan().plan_files())
+        except ValueError as error:  # no error of its own for what it does not read
+            raise Refused(
+                f"the rows of {self.place} cannot be told from its files ({error}); rewrite them "
+                "first, as by rewrite_data_files of Spark, which applies the deletes"
+            ) from error
 
     @cached_property
     def _table(self) -> "Table | None":
@@ -207,7 +213,7 @@ class IcebergSink(Lake):
         if self._warehouse is not None:
             uri = f"sqlite:///{self._warehouse / 'catalog.db'}"
             return load_catalog(
-                "siltstone", type="sql", uri=uri, warehouse=self._warehouse.as_uri()
+                "siltstone", type="sql", uri=uri, warehouse=f"file://{self._warehouse}"
             )
         try:
             return load_catalog(self._catalog_name)

@@ -15,6 +15,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import DataScan, FileScanTask, Transaction
 from pyiceberg.types import IntegerType
 
@@ -240,6 +242,36 @@ def test_an_iceberg_table_keeps_its_columns(tmp_path: Path) -> None:
 
     with pytest.raises(BadOption, match="has other columns"):
         sink.check(OTHER, keeps=False)
+
+
+def test_an_iceberg_table_in_a_folder_with_a_blank(tmp_path: Path) -> None:
+    """Its files are in the folder that was named, and not in one with %20 in its name."""
+    target = f"iceberg:{tmp_path}/a b % c/users"
+    sink = open_table(target)
+    sink.check(SCHEMA, keeps=False)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
+
+    assert {each.name for each in tmp_path.iterdir()} == {"a b % c"}
+    assert offsets(open_table(target)) == [0, 1]
+    with lakes.iceberg_table(target) as table:
+        assert len(table.scan().to_arrow()) == 2
+
+
+def test_an_iceberg_table_with_equality_deletes(tmp_path: Path) -> None:
+    """Flink and Kafka Connect write them; pyiceberg does not read them, and a sentence says so."""
+    target = f"iceberg:{tmp_path}/w/users"
+    sink = open_table(target)
+    sink.check(SCHEMA, keeps=False)
+    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
+    (data,) = sink.files()
+    with lakes.iceberg_table(target) as table, table.transaction() as change:
+        deletes = parquet_file_to_data_file(table.io, table.metadata, data)
+        deletes[0] = DataFileContent.EQUALITY_DELETES
+        with change.update_snapshot().overwrite() as overwrite:
+            overwrite.append_data_file(deletes)
+
+    with pytest.raises(Refused, match=r"equality deletes.*rewrite them first"):
+        replay(LocalEngine(1), {"bootstrap": "h:1"}, ReplaySpec(source=target, topic="t"))
 
 
 def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,9 +10,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
+from deltalake.schema import Field, PrimitiveType
 
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import CorruptLog, Refused, SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.errors import (
+    BadOption,
+    CorruptLog,
+    Refused,
+    SnapshotExpired,
+    SourceUnavailable,
+)
 from siltstone.pipeline.jobs import snapshot as snapshot_module
 from siltstone.pipeline.jobs.reading import Moment, moment_of
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
@@ -188,6 +196,21 @@ def test_tombstones_that_may_be_gone(made: Made, monkeypatch: pytest.MonkeyPatch
 
     assert "tombstones" in summary.reason
     assert summary.mode == "whole"
+
+
+def test_an_increment_beside_columns_of_another_writer(tmp_path: Path) -> None:
+    """It is refused: the rows of the table would have a column that the new ones lack."""
+    made = Made(tmp_path)
+    made.target = f"delta:{tmp_path}/d"
+    made.log.write(100)
+    made.snapshot()
+    DeltaTable(f"{tmp_path}/d").alter.add_columns([Field("more", PrimitiveType("integer"))])
+    made.log.write(100)
+
+    with pytest.raises(BadOption, match=r"has other columns \(more int32\)"):
+        made.snapshot(incremental=True)
+
+    assert DeltaTable(f"{tmp_path}/d").version() == 1
 
 
 def test_other_columns(made: Made) -> None:
