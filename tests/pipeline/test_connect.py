@@ -58,9 +58,10 @@ def test_jobs_and_reads_by_spark_connect(packages: Path, tmp_path: Path) -> None
     """They give what they give by a session of one's own, with a shuffle, too."""
     log = KeyedLog(tmp_path / "log", partitions=2)
     log.write(3000)
+    path = filter(None, [os.environ.get("PYTHONPATH")])  # another release of PySpark
     environ = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(packages), *path]),
         "SPARK_REMOTE": "local[2]",
         "JDK_JAVA_OPTIONS": FAST_START,
     }
