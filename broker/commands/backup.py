@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,9 @@ class _Backup:
         before = self._read_catalog()
         manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
         self._pin = manifest["pin"]
+        # A pass that began since may have replaced pinned segments of which a receipt tells.
+        later = [_read(each / _HISTORY) for each in self._directories]
+        begun = [each for some in zip(history, later, strict=True) for each in _begun_since(*some)]
         try:
             self._partial.mkdir(mode=0o700, parents=True)
         except OSError:  # the folder could not be created
@@ -111,7 +115,7 @@ class _Backup:
             )
             self._copy_all(manifest["partitions"], before)
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
-                written.write(b"".join(history))
+                written.write(b"".join((*history, *begun)))
             os.sync()  # small files that are not logs, up to thousands
             self._renew()  # the pin still exists, so all copied files were pinned
             self._partial.rename(self._target)
@@ -267,6 +271,14 @@ def _as_pinned(
         if name in before.retired or name not in pinned
     }
     return replace(after, topics=pinned, deleted=after.deleted - ids, retired=retired)
+
+
+def _begun_since(before: bytes, after: bytes) -> Iterator[bytes]:
+    """Yield the lines of passes that have begun between two readings of a history."""
+    known = set(before.splitlines(keepends=True))
+    for line in after.splitlines(keepends=True):
+        if line not in known and line.endswith(b"\n") and json.loads(line)["event"] == "begin":
+            yield line
 
 
 def _read(path: Path) -> bytes:

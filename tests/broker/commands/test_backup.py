@@ -10,6 +10,7 @@ import pytest
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands import backup
 from siltstone.broker.commands.asking import Channel, Refusal
+from siltstone.cleaner.history.history import FILE_NAME
 from tests.support.appending import append_unchecked
 from tests.support.commits import commit
 from tests.support.logs import flipped
@@ -110,6 +111,28 @@ async def test_topics_that_change_during_a_backup(
     async with running(target, SMALL) as restored:
         assert facts_of(restored) == before
         assert end(restored, "orders") == 3
+
+
+async def test_a_pass_between_the_history_and_the_pin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its receipt may be missing, so that it has begun must not: verify would report damage."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    events = [f'{{"event": "{kind}", "n": {n}}}\n' for n in (1, 2) for kind in ("begin", "pass")]
+
+    def post(self: Channel, path: str, **more: Any) -> Any:
+        if path == "/v1/pins":
+            (data / FILE_NAME).write_text("".join(events))
+        return original(self, path, **more)
+
+    original = Channel.post
+    monkeypatch.setattr(Channel, "post", post)
+    async with running(data, SMALL) as broker:
+        (data / FILE_NAME).write_text("".join(events[:2]))
+        assert await run(data, target, broker.broker.describe()["http"]) == 0
+
+    assert (target / FILE_NAME).read_text() == "".join(events[:3])
 
 
 async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
