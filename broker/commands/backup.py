@@ -8,6 +8,7 @@ them again, as after a kill.
 from __future__ import annotations
 
 import argparse
+import heapq
 import json
 import os
 import shutil
@@ -115,7 +116,7 @@ class _Backup:
             )
             self._copy_all(manifest["partitions"], before)
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
-                written.write(b"".join((*history, *begun)))
+                written.write(b"".join((*_merge(history), *begun)))
             os.sync()  # small files that are not logs, up to thousands
             self._renew()  # the pin still exists, so all copied files were pinned
             self._partial.rename(self._target)
@@ -273,11 +274,26 @@ def _as_pinned(
     return replace(after, topics=pinned, deleted=after.deleted - ids, retired=retired)
 
 
+def _merge(histories: list[bytes]) -> Iterator[bytes]:
+    """Yield the lines of histories by time: partitions move between their directories."""
+    each = [[line for line in some.splitlines(keepends=True) if _event(line)] for some in histories]
+    return heapq.merge(*each, key=lambda line: int(_event(line)["started_ms"]))
+
+
+def _event(line: bytes) -> dict[str, Any]:
+    """Return the event of a line, nothing for a line that was cut."""
+    try:
+        event: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
+    except ValueError:
+        return {}
+    return event
+
+
 def _begun_since(before: bytes, after: bytes) -> Iterator[bytes]:
     """Yield the lines of passes that have begun between two readings of a history."""
     known = set(before.splitlines(keepends=True))
     for line in after.splitlines(keepends=True):
-        if line not in known and line.endswith(b"\n") and json.loads(line)["event"] == "begin":
+        if line not in known and _event(line).get("event") == "begin":
             yield line
 
 

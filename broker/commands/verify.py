@@ -1,6 +1,7 @@
 """``siltstone verify``: checks all files of a stopped broker."""
 
 import argparse
+import heapq
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -99,7 +100,9 @@ class _Stopped:
         self._recovery_points = _read_offsets(directories, files.RECOVERY_POINTS)
         self._high_watermarks = _read_offsets(directories, files.HIGH_WATERMARKS)
         self._log_starts = _read_offsets(directories, files.LOG_START_OFFSETS)
-        self._histories = {each: list(read_history(each)) for each in directories}
+        # By time: partitions move between directories, and come back.
+        histories = map(read_history, directories)
+        self._history = list(heapq.merge(*histories, key=lambda event: int(event["started_ms"])))
         catalog = Catalog(directories)
         try:
             catalog.load()
@@ -125,7 +128,7 @@ class _Stopped:
     def verify(self, topic_partition: TopicPartition, path: Path) -> tuple[Report, int | None]:
         """Verify one folder; return the result and the partition's checkpoint."""
         checkpoint = self._checkpoints.get(path.parent, topic_partition)
-        events = _events_of(topic_partition, path, self._histories[path.parent])
+        events = _events_of(topic_partition, path, self._history)
         entry = self._topics.get(topic_partition.topic)
         known = Known(
             recovery_point=self._recovery_points[path.parent].get(topic_partition, 0),

@@ -119,7 +119,9 @@ async def test_a_pass_between_the_history_and_the_pin(
     """Its receipt may be missing, so that it has begun must not: verify would report damage."""
     data, target = tmp_path / "data", tmp_path / "monday"
     data.mkdir()
-    events = [f'{{"event": "{kind}", "n": {n}}}\n' for n in (1, 2) for kind in ("begin", "pass")]
+    events = [
+        f'{{"event": "{kind}", "started_ms": {n}}}\n' for n in (1, 2) for kind in ("begin", "pass")
+    ]
 
     def post(self: Channel, path: str, **more: Any) -> Any:
         if path == "/v1/pins":
@@ -133,6 +135,15 @@ async def test_a_pass_between_the_history_and_the_pin(
         assert await run(data, target, broker.broker.describe()["http"]) == 0
 
     assert (target / FILE_NAME).read_text() == "".join(events[:3])
+
+
+def test_histories_of_several_directories_are_in_order_of_time() -> None:
+    """A partition that moved has passes in each of them; lines that a kill has cut are left out."""
+    lines = [b'{"started_ms": %d}\n' % number for number in range(5)]
+
+    merged = backup._merge([b"".join(lines[::2]) + b'{"star', b'{"st\n' + b"".join(lines[1::2])])
+
+    assert list(merged) == lines
 
 
 async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

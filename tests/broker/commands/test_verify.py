@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.__main__ import main
+from siltstone.cleaner.history import history
 from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.storage import clock, files
 from siltstone.storage.directory import clean_shutdown
 from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.checkpoint import OffsetCheckpoint
+from siltstone.storage.directory.partition_metadata import PartitionMetadata
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append, append_unchecked
 from tests.support.batches import TIMESTAMP, make_batch
@@ -298,6 +300,34 @@ def test_partition_in_two_log_directories(
     assert any(line.startswith(twice) for line in lines) is (not mark)
     assert any(line.startswith("orders-1: fine; ") for line in lines) is bool(mark)
     assert code == (0 if mark else 1), lines
+
+
+def test_passes_of_the_directory_that_a_partition_has_left(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It moved away, was cleaned and came back: a receipt from before is not the last."""
+    other = tmp_path / "other"
+    other.mkdir()
+    metadata = PartitionMetadata.read(folder / "keyed-0")
+    assert metadata is not None
+    output = {"name": f"{Path(FIRST).name}.log", "size": 1, "crc32c": "00000000"}
+    before = {
+        "event": "pass",
+        "topic": "keyed",
+        "partition": 0,
+        "topic_id": str(metadata.topic_id),
+        "started_ms": 1,
+        "outcome": "cleaned",
+        "end_offset": 1,
+        "receipt": {"groups": [{"inputs": [], "outputs": [output]}], "key_digest": "00"},
+    }
+    since = {**before, "event": "begin", "started_ms": 2, "outcome": "begun"}
+    (folder / history.FILE_NAME).write_text(json.dumps(before) + "\n")
+
+    assert run(folder, capsys)[0] == 1
+    (other / history.FILE_NAME).write_text(json.dumps(since) + "\n")
+    code, lines = run(Path(f"{other},{folder}"), capsys)
+    assert code == 0, lines
 
 
 @pytest.mark.parametrize("name", [f"{FIRST}.log", f"{FIRST}.txnindex", f"{FIRST}.index"])
