@@ -153,9 +153,13 @@ class ReadableSegment:
     def find(self, offset: int, position: int = 0) -> int:
         """Return where the batch begins that `locate` returns, or -1.
 
+        A segment that compaction has emptied costs no call: a reader may meet hundreds in a row.
+
         Raises:
             CorruptMessage: The log is damaged there.
         """
+        if not self.end.size:
+            return -1
         file = self.file()
         start = position or self.start_before(offset)
         try:

@@ -95,6 +95,15 @@ def test_locate_in_an_empty_segment(tmp_path: Path, case: tuple[int, str]) -> No
     assert segment.next_offset() == 0
 
 
+def test_an_empty_segment_costs_no_call(tmp_path: Path, disk: Disk) -> None:
+    """A fetch from a gap that compaction has left walks over hundreds of them on the loop."""
+    segment = build(tmp_path, (0, "at rest"), [])
+    before = len(disk.calls)
+
+    assert segment.find(0) == -1
+    assert disk.calls[before:] == []
+
+
 def test_batches_larger_than_every_read(tmp_path: Path, case: tuple[int, str]) -> None:
     """A batch may be larger than what a lookup or a scan reads at once."""
     batches = [
