@@ -11,6 +11,7 @@ import random
 from contextlib import suppress
 from functools import cache, partial, partialmethod
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.config.errors import StartError
@@ -40,14 +41,14 @@ from tests.simulator.model.log import Wrong
 from tests.simulator.parts import PART_OF, PARTS, have_parts
 from tests.simulator.remains import check_running, find_leftovers
 from tests.simulator.sites import Site, list_sites
-from tests.simulator.wire import Client, Gone
+from tests.simulator.wire import Client, Gone, Pending
 from tests.simulator.world.disk import Disk
 from tests.simulator.world.world import World
 from tools.house import PRODUCT
 from tools.sources import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
     from tests.simulator.wire import Question
 
@@ -99,6 +100,11 @@ _THEMED: Final = 0.5
 """How many of the other histories have a theme."""
 _CALM: Final = 0.75
 """In how many of these the disk works."""
+_ORDERED: Final = 0.33
+"""How many histories have an order of steps beside their own."""
+_FIRST_ORDERED: Final = 2000
+"""The number of the first of these steps."""
+_MOST_TOPICS: Final = 3
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
 LARGE_BYTES = 180_000
@@ -119,6 +125,47 @@ THEMES: Final = (
     ("rules", "admin"),
 )
 """Parts that meet: a history with a theme has few other steps than theirs."""
+
+
+class Order(NamedTuple):
+    """Steps one after the other, at one place; kinds that are together come side by side."""
+
+    part: str
+    kinds: tuple[str | tuple[str, ...], ...]
+    settings: Mapping[str, str] = MappingProxyType({})
+    """Settings of the topics."""
+    fsync_seconds: float = 0.0
+    is_wide: bool = False
+    """Whether the steps go to several topics."""
+
+
+ORDERS: Final = (
+    # A topic goes while batches for it and for others wait.
+    Order("records", ((*["produce"] * 6, "create_again"), "create") * 2, is_wide=True),
+    # A topic goes whose log start is in a checkpoint, and one of its name comes.
+    Order(
+        "records",
+        ("produce", "produce", "delete_records", "wait", "create_again", "produce", "kill"),
+    ),
+    # What a start has not read yet is asked for and changed at once.
+    Order("records", ("produce", ("stop", "look_up", "produce"), "produce")),
+    # The disk has no room for the files of a new segment, and then smaller batches come.
+    Order(
+        "records",
+        (*["produce"] * 3, "shortage", *["produce"] * 4, "mend", *["produce"] * 2, "kill"),
+        {"segment.bytes": "1000"},
+    ),
+    # Transactions are aborted while others are flushed; segments end, and the power goes.
+    Order(
+        "transactions",
+        (*[("txn_send", "txn_end", "produce")] * 3, *["produce"] * 3, "wait", "power"),
+        {"segment.bytes": "1000", "flush.messages": "1"},
+        0.02,
+    ),
+    # The process dies while cleaned segments take their places.
+    Order("compacted", (("put",), ("put",), "dies", "put", "wait", "put", "wait")),
+)
+"""Orders of steps that lead to places to which no single step leads."""
 
 
 def draw(seed: int, count: int = STEPS) -> Plan:
@@ -173,6 +220,7 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         steps = _draw_scenes(own_rng, parts)[:count]
     _draw_rare(seed, steps, parts)
     _draw_asks(seed, steps, parts)
+    _draw_orders(seed, steps, parts, world)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     return theme.shape(Plan(seed, world, settings, parts, steps, wishes))
 
@@ -204,6 +252,59 @@ def _draw_asks(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
             steps[at - 1] = own, [*step[:1], [*step[1], *asks], *step[2:]]
         else:
             steps.insert(at, (number, ["burst", asks] if len(asks) > 1 else asks[0]))
+
+
+def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any], world: dict[str, Any]) -> None:
+    """Have an order of steps come a few times between the steps, by numbers of its own."""
+    rng = random.Random(f"{seed} orders")
+    if rng.random() > _ORDERED:
+        return
+    order = rng.choice([each for each in ORDERS if parts[each.part]])
+    while order.is_wide and len(parts["records"]) < _MOST_TOPICS:
+        parts["records"] = PARTS["records"].draw(rng)
+    topics = parts["compacted"] if order.part == "compacted" else parts["records"]
+    for each in topics.values():
+        each.get("settings", each).update(order.settings)
+    parts["transactions"]["ids"] *= 3
+    world["fsync_seconds"] = order.fsync_seconds
+    world["pread_seconds"] = rng.choice((0.0, 0.001, 0.05))
+    world["splits"] = rng.choice((0.0, 0.3))
+    number = _FIRST_ORDERED
+    for _ in range(rng.choice((1, 2, 4))):
+        at = rng.randrange(1, len(steps) + 1)
+        where = [] if order.is_wide else [share(rng), share(rng)]
+        drawn = [_draw_ordered(each, rng, where) for each in order.kinds]
+        steps[at:at] = enumerate(drawn, number)
+        number += len(drawn)
+
+
+def _draw_ordered(kind: str | tuple[str, ...], rng: random.Random, where: list[float]) -> Step:
+    if isinstance(kind, tuple):
+        if kind[0] in RESTARTS:
+            return [kind[0], _draw_crowd(rng, kind[1:], where)]
+        return ["burst", _draw_rows(rng, kind, where)]
+    if kind == "shortage":
+        what = rng.choice((SPACE, INODE, DESCRIPTOR))
+        return ["fault", list(Fault(what, kind="create", nth=rng.choice((1, 2, 3))))]
+    if kind == "dies":
+        return [kind, rng.choice((4, 6, 9, 14)), 0, "rename", -1]
+    if kind == "wait":
+        return [kind, rng.choice((3.0, 70.0, 70.0))]
+    return [kind] if kind in {"mend", *RESTARTS} else _move(_draw_step(kind, rng, {}), where)
+
+
+def _draw_rows(rng: random.Random, kinds: Sequence[str], where: Sequence[float]) -> list[Step]:
+    """Draw rows to be played side by side, each of one kind or of all; perhaps clients pause."""
+    models = [_draw_step(kind, rng, {}) for kind in kinds]
+    is_mixed, most, ms = rng.choice((0, 1)), rng.choice((4, 8, 16)), rng.choice((0, 0, 10, 100))
+    rows: list[Step] = []
+    for number in range(rng.choice((8, 14))):
+        places = [number + is_mixed * at for at in range(rng.randrange(1, most + 1))]
+        row = _place([models[each % len(models)] for each in places], rng, where)
+        if ms:
+            row = [each for step in row for each in (["pause", rng.randrange(ms)], step)]
+        rows.append(["row", row])
+    return rows
 
 
 def _has_kind(step: Step, kind: str) -> bool:
@@ -330,9 +431,14 @@ def _draw_crowd(
     for _ in range(rng.choice(rows)):
         row = [models[_one_of(rng, kinds, first)] for _ in range(rng.randrange(1, longest + 1))]
         row = [row[0]] * len(row) * 2 if is_alike else row
-        row = [[share(rng) if isinstance(each, float) else each for each in step] for step in row]
-        crowd.append(["row", [_move(step, where) for step in row]])
+        crowd.append(["row", _place(row, rng, where)])
     return crowd
+
+
+def _place(row: Sequence[Step], rng: random.Random, where: Sequence[float]) -> list[Step]:
+    """Return steps with other places, or all at one."""
+    row = [[share(rng) if isinstance(each, float) else each for each in step] for step in row]
+    return [_move(step, where) for step in row]
 
 
 class Theme(NamedTuple):
@@ -694,6 +800,8 @@ class History:
     def _action(self, step: Step) -> Action:
         if step[0] == "row":
             return self._play_row(step[1])
+        if step[0] == "pause":
+            return self._pause(step[1] / 1000)
         action: Action = self.parts[PART_OF[step[0]]].play(step[0], *step[1:])
         return action
 
@@ -701,6 +809,11 @@ class History:
         for each in steps:
             if not self.world.is_killed:
                 yield from self._action(each)
+
+    def _pause(self, seconds: float) -> Action:
+        question = Pending()
+        self.world.later(seconds, question.end)
+        yield question
 
     def run(self, actions: Iterable[Action]) -> None:
         """Run actions side by side: each goes on when the answer that it waits for has come."""

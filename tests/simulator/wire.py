@@ -150,14 +150,14 @@ def ask(key: int, row: Any, version: int | None, correlation_id: int) -> tuple[Q
 class Client:
     """A client with one connection at a time, which is made when it is needed.
 
-    ``splits`` is how often a frame arrives in two pieces, the second one late.
+    ``splits`` is how often a frame arrives in two pieces, the second one late; else the world says.
     """
 
     def __init__(
         self,
         incarnation: Callable[[], Incarnation],
         *,
-        splits: float = 0.3,
+        splits: float | None = None,
         host: str = HOST,
     ) -> None:
         self._incarnation = incarnation
@@ -199,7 +199,7 @@ class Client:
         world = connection.world
         if self._late:
             self._late += frame
-        elif world.choices.random() >= self._splits:
+        elif world.choices.random() >= (world.splits if self._splits is None else self._splits):
             connection.push(frame)
         else:
             at = world.choices.randrange(1, len(frame))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = ("askers", "backups", "compacted", "migrants", "moves", "operators", "pins")
 _LEFT_OUT: Final = {
-    *("directory", "fault", "memory", "mend", "reload", *RESTARTS),
+    *("directory", "fault", "memory", "mend", "pause", "reload", *RESTARTS),
     *(kind for name in _PARTS for kind in PARTS[name].WEIGHTS),
 }
 """All that fails or restarts, and all that a broker does in its own time."""

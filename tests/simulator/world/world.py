@@ -88,6 +88,7 @@ class World:
     An fsync of a thread takes up to ``fsync_seconds`` before it makes anything durable, or after, a
     read of a file up to ``pread_seconds``.
     ``late_cuts`` says how often a power failure takes the last change of a folder and no other.
+    ``splits`` is how often a client's frame arrives in two pieces, the second one late.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class World:
         fsync_seconds: float = 0.0,
         pread_seconds: float = 0.0,
         late_cuts: float = 0.0,
+        splits: float = 0.3,
         is_traced: bool = False,
     ) -> None:
         self.seed = seed
@@ -112,6 +114,7 @@ class World:
         self.fsync_seconds = fsync_seconds
         self.pread_seconds = pread_seconds
         self.late_cuts = late_cuts
+        self.splits = splits
         self.trace: list[tuple[Any, ...]] | None = [] if is_traced else None
         self.descriptors: Iterator[int] = itertools.count(next(_FIRSTS))
         self.calls = 0
