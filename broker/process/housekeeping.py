@@ -115,8 +115,10 @@ class Housekeeping:
         """Delete records beyond the limits of age or size, log by log."""
         for log in self._logs.all_logs():
             if not log.config.is_compacted and not self._is_busy(log):
+                now_ms = self._clock.now_ms()
                 try:
-                    log.apply_retention(self._clock.now_ms())
+                    yield from log.read_times(now_ms)
+                    log.apply_retention(now_ms)
                 except KafkaError:
                     _logger.debug(
                         "retention skips an unreadable log partition=%s", log.topic_partition

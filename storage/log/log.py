@@ -337,6 +337,24 @@ class Log(LogParts):
                 self._start_at(start_offset)
             return end.log_start_offset
 
+    def read_times(self, now_ms: int) -> Iterator[None]:
+        """Read the times of the segments that are too old by now, a segment a step.
+
+        Of hundreds that expired while the broker was stopped, `apply_retention` would read all at
+        once.
+
+        Raises:
+            KafkaStorageError: A segment cannot be read.
+        """
+        if self.is_closed or not self.config.is_deleted or self.config.retention_ms < 0:
+            return
+        for segment in self.segments:
+            with self._reading():
+                is_over = now_ms - segment.largest_timestamp > self.config.retention_ms
+            if not is_over:
+                return
+            yield
+
     def apply_retention(self, now_ms: int) -> int:
         """Delete the oldest segments by the rules of retention, and return how many.
 
@@ -513,9 +531,11 @@ class Log(LogParts):
         self.finish_swap()
         chosen = set(old)
         swap = SegmentSwap(self.path, new, [each for each in self.segments if each in chosen])
-        self._swap = swap
         try:
-            with self._flush_lock:  # a flush of old segments would write to files of the new ones
+            # A flush of old segments would write to files of the new ones, and a deletion would
+            # undo what is not yet published.
+            with self._flush_lock:
+                self._swap = swap
                 swap.begin()
                 self._publish(swap)
         except (OSError, KafkaError):

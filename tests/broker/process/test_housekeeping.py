@@ -69,6 +69,25 @@ def test_retention_deletes(
     assert not list((tmp_path / "orders-0").glob("*.deleted"))
 
 
+def test_times_of_many_segments_are_read_one_by_one(
+    logs: LogManager, housekeeping: Housekeeping, clock: FakeClock
+) -> None:
+    """After a start they are not in memory; others are served between any two."""
+    log = _create(logs, TopicConfig(retention_ms=1_000))
+    for _ in range(5):
+        log.roll()
+        log.append(validated(make_batch()))
+    clock.advance(1_001)
+    steps = housekeeping.apply_retention()
+
+    for _ in log.segments:
+        next(steps)
+        assert log.log_start_offset == 0
+    _do(logs, steps)
+
+    assert log.log_start_offset == 6
+
+
 def test_a_full_disk_has_what_may_go_at_once(
     logs: LogManager, clock: FakeClock, tmp_path: Path
 ) -> None:

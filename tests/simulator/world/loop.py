@@ -104,6 +104,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             function = call.function
             if function is not None:
                 world.callback_calls, world.callback_bytes, world.callback_marks = 0, 0, False
+                world.callback_rolls = 0
                 try:
                     function(*call.arguments)
                 except (KeyboardInterrupt, SystemExit):
