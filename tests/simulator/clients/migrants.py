@@ -328,9 +328,12 @@ class Migrants:
             fault = fault or (yield from self._find_stranger())
             if fault is None:
                 break
-            for each in self._members if is_calm else ():
-                if each.leads:  # it sees that there are other topics
-                    each.generation = 0
+            # The leader sees that there are other topics. After a static leader has come back by a
+            # JoinGroup that does not say that it leads (before KIP-814), all join again.
+            older = [each for each in self._members if is_calm and not each.is_newer]
+            leaders = [each for each in older if each.leads]
+            for each in leaders or older:
+                each.generation = 0
             yield Pause(self._history, 0.7)
         else:
             raise Wrong(f"{self._flock.name} does not come to rest: {fault}")
