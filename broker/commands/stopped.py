@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from siltstone.broker.http.control.cleaner_pages import prediction_answer
 from siltstone.broker.http.control.explaining import find_what_is_off, unreadable
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.topics.settings.stored import keep_obeyed, with_stored
 from siltstone.cleaner import selection
 from siltstone.cleaner.checkpoints import CleanerCheckpoints
@@ -85,6 +86,7 @@ class StoppedBroker:
         self._topics = catalog.state.topics
         self._last: dict[TopicPartition, Pass] = {}
         self._layers = with_stored(layers, catalog.state)
+        self._kafkas = OnFirstUse(self._read_kafkas)
 
     def explain(self, meant: Iterable[Which], *, is_dry_run: bool) -> dict[str, Any]:
         """Return what a running broker would answer. Blocks.
@@ -156,11 +158,10 @@ class StoppedBroker:
         if entry is not None:
             return entry.overrides
         metadata = PartitionMetadata.read(path)
-        found = {} if metadata is None else self._kafkas.get(metadata.topic_id, {})
+        found = {} if metadata is None else self._kafkas.get().get(metadata.topic_id, {})
         return keep_obeyed(found, self._layers)
 
-    @cached_property
-    def _kafkas(self) -> Mapping[UUID, Mapping[str, str]]:
+    def _read_kafkas(self) -> Mapping[UUID, Mapping[str, str]]:
         from siltstone.broker.topics.settings.metadata_log import (  # noqa: PLC0415  # seldom needed
             read_topic_settings,
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from siltstone.pipeline.client.pins import extend_pin, find_control, release_pin
-from siltstone.pipeline.errors import SnapshotExpired, SourceUnavailable
+from siltstone.pipeline.errors import PipelineError, SnapshotExpired
 from siltstone.pipeline.planning.split import Lease
 from siltstone.storage.clock import Clock
 
@@ -90,13 +90,13 @@ class Kept:
                 extend_pin(find_control(Path(data), control), pin)
             except SnapshotExpired:
                 del self._ends[place]
-            except SourceUnavailable:
+            except PipelineError:
                 pass  # the broker may answer again
 
     def release(self) -> None:
         """Release all pins. Blocks."""
         for data, control, pin in self._ends:
-            with suppress(SourceUnavailable):
+            with suppress(PipelineError):
                 release_pin(find_control(Path(data), control), pin)
 
 
@@ -106,10 +106,13 @@ def main(pins: str, driver: str) -> None:
     kept = Kept(clock.monotonic)
     ended = int(driver)
     with socket.socket(fileno=int(pins)) as own:
+        events = select.poll()  # their numbers are those of the process before, perhaps thousands
+        for each in (own.fileno(), ended):
+            events.register(each, select.POLLIN)
         beat = 0.0
         while True:
             left = max(0.0, beat - clock.monotonic())
-            ready, _, _ = select.select([own.fileno(), ended], [], [], left)
+            ready = {each for each, _ in events.poll(left * 1000)}
             if own.fileno() in ready:
                 receive(own, kept)
             elif ready:

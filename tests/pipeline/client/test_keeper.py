@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -40,6 +41,19 @@ def pins_of(served: SiltstoneProcess, topic: str) -> list[dict[str, Any]]:
     return [each for each in listed if each["topics"] == [topic]]
 
 
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Have this process use the numbers below 1,100, as large programs do."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, before[1]), before[1]))
+    held = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    yield
+    for each in held:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("many_descriptors")
 def test_pins_live_as_long_as_the_driver(
     served: SiltstoneProcess, driver: "subprocess.Popen[bytes]"
 ) -> None:
