@@ -207,8 +207,18 @@ class Log(LogParts):
     def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
         """Return the first record below ``upto`` from this time on. Blocks: io thread."""
         with self._reading():
-            found = timestamp_lookup.find_at_or_after(self.view, timestamp, self.log_start_offset)
+            found = self._find_at_or_after(timestamp)
         return found if found is not None and found.offset < upto else None
+
+    def _find_at_or_after(self, timestamp: int) -> TimestampedOffset | None:
+        """Return the first record from a time on; if segments go meanwhile, look again."""
+        while True:
+            view = self.view
+            try:
+                return timestamp_lookup.find_at_or_after(view, timestamp, self.log_start_offset)
+            except FileNotFoundError:
+                if self.segments is view[1]:
+                    raise
 
     def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
         """Return the first record with the greatest timestamp, if it is below ``upto``. Blocks."""
@@ -349,6 +359,8 @@ class Log(LogParts):
         if self.is_closed or not self.config.is_deleted or self.config.retention_ms < 0:
             return
         for segment in self.segments:
+            if segment not in self.segments:  # the log has lost it between two steps
+                continue
             with self._reading():
                 is_over = now_ms - segment.largest_timestamp > self.config.retention_ms
             if not is_over:

@@ -15,6 +15,9 @@ from siltstone.protocol.errors import KafkaError, KafkaStorageError
 from siltstone.storage import files
 from siltstone.storage.directory.log_directory import CALM_CHECKS
 from siltstone.storage.directory.opening import open_directories
+from siltstone.storage.log import timestamp_lookup
+from siltstone.storage.log.timestamp_lookup import TimestampedOffset
+from siltstone.storage.segment.segment import LogView
 from tests.support.faults import Disk
 from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, abort, bytes_of, offsets_in
@@ -368,6 +371,28 @@ class TestRetention:
         folder.pass_time_despite_failures()
         assert len(list(folder.path.glob("*.log*"))) == 1
 
+    def test_a_lookup_meets_segments_that_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It looks at the segments that are left; a file that is missing otherwise is an error."""
+        folder = LogFolder(tmp_path, TopicConfig(segment_bytes=300, retention_ms=0))
+        for _ in range(6):
+            folder.append(size=50)
+        folder.settle()
+        find = timestamp_lookup.find_at_or_after
+        monkeypatch.setattr(timestamp_lookup, "find_at_or_after", _missing)
+        with pytest.raises(KafkaStorageError):
+            folder.log.find_offset_by_timestamp(0, 6)
+
+        def delete(view: LogView, timestamp: int, start: int) -> TimestampedOffset | None:
+            monkeypatch.setattr(timestamp_lookup, "find_at_or_after", find)
+            folder.clock.set_now_ms(2_000_000_000_000)
+            assert folder.log.apply_retention(folder.clock.now_ms())
+            return _missing()
+
+        monkeypatch.setattr(timestamp_lookup, "find_at_or_after", delete)
+        assert folder.log.find_offset_by_timestamp(0, 6) is None
+
     def test_longer_names_do_not_fit(self, tmp_path: Path, disk: Disk) -> None:
         """Files whose renaming found no room in their folder are unlinked all the same."""
         folder = LogFolder(tmp_path, TopicConfig(segment_bytes=300, retention_ms=0))
@@ -478,3 +503,7 @@ class TestLines:
 
         assert len(caplog.records) == 1
         assert "offline for writes, reads go on" in caplog.records[0].getMessage()
+
+
+def _missing(*_: object) -> TimestampedOffset | None:
+    raise FileNotFoundError(errno.ENOENT, "it went")

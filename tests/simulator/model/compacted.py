@@ -89,6 +89,9 @@ class CompactedLog:
         self.end = 0
         self.durable = 0
         self._perhaps: dict[int, tuple[Sequence[Row], int]] = {}
+        self._unseen: dict[
+            int, tuple[Sequence[Row], int]
+        ] = {}  # if retention may have deleted them
         self._gone: set[int] = set()
         self._deleted: dict[int, Row] = {}
         """Records below the start, in segments that a power failure may bring back."""
@@ -154,9 +157,12 @@ class CompactedLog:
     def lost_power(self) -> None:
         """Note that segments may be back whose deletion was not on the disk."""
         self._back = self._deleted.copy()
+        self._perhaps |= self._unseen
 
     def forget_perhaps(self) -> None:
-        """Note that what is not in the log now does not come any more."""
+        """Note that what is not in the log now does not come any more, but by a power failure."""
+        if self.expires:
+            self._unseen |= self._perhaps
         self._perhaps.clear()
         self._back.clear()
 
