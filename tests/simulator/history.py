@@ -943,7 +943,7 @@ class History:
         """Let all deletions come due, and look for what is left over."""
         self.faults.are_wishes_heard = False
         self._slow_down(0)
-        for is_last in (False, False, False, True):  # the cleaner may go on for a while
+        for is_last in (*[False] * 7, True):  # offsets expire, and the cleaner goes on for a while
             self.incarnation.let_pass(70.0, jumps=True)
             self.incarnation.let_pass(2.0)
             if not (left := find_leftovers(self.incarnation)):
