@@ -491,7 +491,8 @@ class Log(LogParts):
             if self.directory.failure is not None:
                 # After a failed flush another one would succeed, although bytes may be lost.
                 raise self.directory.refuse()
-            end_offset, segments, _ = self.view
+            with self.lock:  # a marker is in the view before its entry is in the transaction index
+                end_offset, segments, _ = self.view
             target = end_offset if upto is None else min(upto, end_offset)
             self.last_flush_ms = self._services.clock.now_ms()
             if self._abandoned or target <= self.recovery_point:

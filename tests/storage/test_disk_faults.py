@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,8 @@ from siltstone.storage.directory.log_directory import CALM_CHECKS
 from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.log import timestamp_lookup
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
+from siltstone.storage.producers import transaction_index
+from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.segment.segment import LogView
 from tests.support.faults import Disk
 from tests.support.invariants import check_log
@@ -351,6 +353,35 @@ class TestReads:
         disk.mend()
 
         assert offsets_in(bytes_of(folder.log, 0)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_flush_beside_a_marker_waits_for_its_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the recovery point passes it, and no later flush fsyncs the transaction index."""
+    folder = LogFolder(tmp_path)
+    add = transaction_index.append
+    flush = threading.Thread(target=folder.log.flush)
+
+    def add_late(path: Path, entries: Iterable[AbortedTransaction]) -> None:
+        flush.start()
+        flush.join(0.2)
+        add(path, entries)
+
+    monkeypatch.setattr(transaction_index, "append", add_late)
+    synced: list[str] = []
+    fsync = files.fsync
+
+    def note(fd: int) -> None:
+        fsync(fd)
+        synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+
+    monkeypatch.setattr(files, "fsync", note)
+    abort(folder, 7)
+    flush.join()
+
+    assert folder.log.recovery_point == 3
+    assert any(each.endswith(files.TRANSACTION_INDEX) for each in synced)
 
 
 class TestRetention:
