@@ -276,24 +276,25 @@ def _as_pinned(
 
 def _merge(histories: list[bytes]) -> Iterator[bytes]:
     """Yield the lines of histories by time: partitions move between their directories."""
-    each = [[line for line in some.splitlines(keepends=True) if _event(line)] for some in histories]
-    return heapq.merge(*each, key=lambda line: int(_event(line)["started_ms"]))
+    merged = heapq.merge(*map(_events, histories), key=lambda each: int(each[0]["started_ms"]))
+    return (line for _, line in merged)
 
 
-def _event(line: bytes) -> dict[str, Any]:
-    """Return the event of a line, nothing for a line that was cut."""
-    try:
-        event: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
-    except ValueError:
-        return {}
-    return event
+def _events(history: bytes) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield the events of a history with their lines, without lines that were cut."""
+    from siltstone.cleaner.history.history import parse_event  # noqa: PLC0415  # the cleaner, only now
+
+    for line in history.splitlines(keepends=True):
+        event = parse_event(line) if line.endswith(b"\n") else None
+        if event is not None:
+            yield event, line
 
 
 def _begun_since(before: bytes, after: bytes) -> Iterator[bytes]:
     """Yield the lines of passes that have begun between two readings of a history."""
-    known = set(before.splitlines(keepends=True))
-    for line in after.splitlines(keepends=True):
-        if line not in known and _event(line).get("event") == "begin":
+    known = {line for _, line in _events(before)}
+    for event, line in _events(after):
+        if line not in known and event.get("event") == "begin":
             yield line
 
 

@@ -97,13 +97,16 @@ def read_history(directory: Path) -> Iterator[dict[str, Any]]:
             lines = files.read_whole(directory / name).splitlines()
         except FileNotFoundError:
             continue
-        for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:  # cut by a crash
-                continue
-            if _is_event(event):
-                yield event
+        yield from filter(None, map(parse_event, lines))
+
+
+def parse_event(line: bytes) -> dict[str, Any] | None:
+    """Return the event of a line; None for any other line, such as one that a crash has cut."""
+    try:
+        event: Any = json.loads(line)
+    except ValueError:
+        return None
+    return event if _is_event(event) else None
 
 
 def _is_event(event: Any) -> bool:

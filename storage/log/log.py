@@ -9,7 +9,7 @@ order of a swap on the disk. The class is long because one lock covers all of it
 
 import logging
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -206,24 +206,29 @@ class Log(LogParts):
 
     def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
         """Return the first record below ``upto`` from this time on. Blocks: io thread."""
-        with self._reading():
-            found = self._find_at_or_after(timestamp)
-        return found if found is not None and found.offset < upto else None
-
-    def _find_at_or_after(self, timestamp: int) -> TimestampedOffset | None:
-        """Return the first record from a time on; if segments go meanwhile, look again."""
-        while True:
-            view = self.view
-            try:
-                return timestamp_lookup.find_at_or_after(view, timestamp, self.log_start_offset)
-            except FileNotFoundError:
-                if self.segments is view[1]:
-                    raise
+        find = timestamp_lookup.find_at_or_after
+        return self._look_up(lambda view: find(view, timestamp, self.log_start_offset), upto)
 
     def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
         """Return the first record with the greatest timestamp, if it is below ``upto``. Blocks."""
+        return self._look_up(timestamp_lookup.find_max, upto)
+
+    def _look_up(
+        self, find: Callable[[LogView], TimestampedOffset | None], upto: int
+    ) -> TimestampedOffset | None:
+        """Return what is found in the view, if it is below ``upto``.
+
+        If files are gone because the log has other segments by then, it looks again.
+        """
         with self._reading():
-            found = timestamp_lookup.find_max(self.view)
+            while True:
+                view = self.view
+                try:
+                    found = find(view)
+                    break
+                except FileNotFoundError:
+                    if self.segments is view[1]:
+                        raise
         return found if found is not None and found.offset < upto else None
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:

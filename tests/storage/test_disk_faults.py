@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,10 @@ from siltstone.storage import files
 from siltstone.storage.directory.log_directory import CALM_CHECKS
 from siltstone.storage.directory.opening import open_directories
 from siltstone.storage.log import timestamp_lookup
+from siltstone.storage.log.log import Log
 from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.producers import transaction_index
 from siltstone.storage.producers.transaction_index import AbortedTransaction
-from siltstone.storage.segment.segment import LogView
 from tests.support.faults import Disk
 from tests.support.invariants import check_log
 from tests.support.logs import LogFolder, abort, bytes_of, offsets_in
@@ -402,27 +403,41 @@ class TestRetention:
         folder.pass_time_despite_failures()
         assert len(list(folder.path.glob("*.log*"))) == 1
 
+    @pytest.mark.parametrize(
+        ("name", "look"),
+        [
+            ("find_at_or_after", lambda log: log.find_offset_by_timestamp(0, 6)),
+            ("find_max", lambda log: log.find_max_timestamp(6)),
+        ],
+    )
     def test_a_lookup_meets_segments_that_go(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        look: Callable[[Log], TimestampedOffset | None],
     ) -> None:
         """It looks at the segments that are left; a file that is missing otherwise is an error."""
         folder = LogFolder(tmp_path, TopicConfig(segment_bytes=300, retention_ms=0))
         for _ in range(6):
             folder.append(size=50)
         folder.settle()
-        find = timestamp_lookup.find_at_or_after
-        monkeypatch.setattr(timestamp_lookup, "find_at_or_after", _missing)
+        find = getattr(timestamp_lookup, name)
+        monkeypatch.setattr(timestamp_lookup, name, _missing)
         with pytest.raises(KafkaStorageError):
-            folder.log.find_offset_by_timestamp(0, 6)
+            look(folder.log)
 
-        def delete(view: LogView, timestamp: int, start: int) -> TimestampedOffset | None:
-            monkeypatch.setattr(timestamp_lookup, "find_at_or_after", find)
+        before = folder.log.segments
+
+        def delete(*given: Any) -> Any:
+            if folder.log.segments is not before:
+                return find(*given)
             folder.clock.set_now_ms(2_000_000_000_000)
             assert folder.log.apply_retention(folder.clock.now_ms())
             return _missing()
 
-        monkeypatch.setattr(timestamp_lookup, "find_at_or_after", delete)
-        assert folder.log.find_offset_by_timestamp(0, 6) is None
+        monkeypatch.setattr(timestamp_lookup, name, delete)
+        assert look(folder.log) is None
 
     def test_longer_names_do_not_fit(self, tmp_path: Path, disk: Disk) -> None:
         """Files whose renaming found no room in their folder are unlinked all the same."""

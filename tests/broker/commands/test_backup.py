@@ -119,9 +119,7 @@ async def test_a_pass_between_the_history_and_the_pin(
     """Its receipt may be missing, so that it has begun must not: verify would report damage."""
     data, target = tmp_path / "data", tmp_path / "monday"
     data.mkdir()
-    events = [
-        f'{{"event": "{kind}", "started_ms": {n}}}\n' for n in (1, 2) for kind in ("begin", "pass")
-    ]
+    events = [_line(kind, number).decode() for number in (1, 2) for kind in ("begin", "pass")]
 
     def post(self: Channel, path: str, **more: Any) -> Any:
         if path == "/v1/pins":
@@ -138,12 +136,18 @@ async def test_a_pass_between_the_history_and_the_pin(
 
 
 def test_histories_of_several_directories_are_in_order_of_time() -> None:
-    """A partition that moved has passes in each of them; lines that a kill has cut are left out."""
-    lines = [b'{"started_ms": %d}\n' % number for number in range(5)]
+    """A partition that moved has passes in each of them; lines that are no event are left out."""
+    lines = [_line("pass", number) for number in range(5)]
+    odd = b'{"st\n[]\n7\n{"started_ms": "x"}\n'
 
-    merged = backup._merge([b"".join(lines[::2]) + b'{"star', b'{"st\n' + b"".join(lines[1::2])])
+    merged = backup._merge([b"".join(lines[::2]) + b'{"star', odd + b"".join(lines[1::2])])
 
     assert list(merged) == lines
+
+
+def _line(kind: str, started_ms: int) -> bytes:
+    event = {"event": kind, "topic": "t", "partition": 0, "started_ms": started_ms, "outcome": kind}
+    return json.dumps(event).encode() + b"\n"
 
 
 async def test_what_a_backup_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,9 +89,8 @@ class CompactedLog:
         self.end = 0
         self.durable = 0
         self._perhaps: dict[int, tuple[Sequence[Row], int]] = {}
-        self._unseen: dict[
-            int, tuple[Sequence[Row], int]
-        ] = {}  # if retention may have deleted them
+        # Those of which retention may have deleted some before they were seen.
+        self._unseen: dict[int, tuple[Sequence[Row], int]] = {}
         self._gone: set[int] = set()
         self._deleted: dict[int, Row] = {}
         """Records below the start, in segments that a power failure may bring back."""
@@ -182,7 +181,11 @@ class CompactedLog:
             before = at
             row = self.kept.get(at) or self._back.get(at)
             sent = self._sent_time(value, timestamp)
-            if row is None and sent in self._perhaps:
+            if (
+                row is None
+                and sent in self._perhaps
+                and (at < self.start or sent not in self._unseen)
+            ):
                 rows, place = self._perhaps[sent]
                 row = rows[place]
                 if self.is_stamped and timestamp >= row.sent_ms:
