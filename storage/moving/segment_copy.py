@@ -150,7 +150,7 @@ class SegmentCopy:
             files.unlink(self._path(kind))
         elif durable or files.find_size(str(self._path(kind))) != size:
             with reading_source():
-                data = files.read_bytes(self._source.files.path(kind))
+                data = self._source.files.read(kind) or b""
             if end is not None:
                 data = transaction_index.cut(data, end)
             self._write(kind, data, durable=durable)

@@ -3,7 +3,7 @@
 import errno
 import logging
 import os
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,8 +12,6 @@ from siltstone.storage.files import disk
 from siltstone.storage.segment.open_file import OpenFiles, SegmentFile
 
 _logger = logging.getLogger(__name__)
-
-_ATTEMPTS = 3
 
 
 class SegmentFiles:
@@ -55,9 +53,12 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
-        with suppress(FileNotFoundError):
-            return disk.stat(self._path_text(files.LOG, self.suffix)).st_mtime_ns
-        return disk.stat(self._path_text(files.LOG, self._moving_to)).st_mtime_ns
+        for path in self._paths(files.LOG):
+            with suppress(FileNotFoundError):
+                modified_ns = disk.stat(path).st_mtime_ns
+                if self._has(files.LOG, path):
+                    return modified_ns
+        raise self._is_missing(files.LOG)
 
     def path(self, kind: str) -> Path:
         """Return where the file of a kind, such as `files.INDEX`, is or would be."""
@@ -85,17 +86,12 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: There is no such file.
         """
-        for attempt in range(_ATTEMPTS):
-            for suffix in (self.suffix, self._moving_to):
-                try:
-                    file = SegmentFile(files.open_file(self._path_text(kind, suffix)))
-                except FileNotFoundError:
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-                else:
-                    if suffix in self._suffixes():
-                        return file
-        raise AssertionError  # the last attempt returned or raised
+        for path in self._paths(kind):
+            with suppress(FileNotFoundError):
+                file = SegmentFile(files.open_file(path))
+                if self._has(kind, path):
+                    return file
+        raise self._is_missing(kind)
 
     def change_suffix(self, suffix: str) -> None:
         """Rename the files that exist, the ``.log`` first; the caller fsyncs the directory.
@@ -172,29 +168,57 @@ class SegmentFiles:
         Raises:
             FileNotFoundError: The ``.log`` is missing.
         """
-        if self.find_size(files.LOG) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.text(files.LOG))
+        self.size(files.LOG)
+
+    def size(self, kind: str) -> int:
+        """Return the size of a file.
+
+        Raises:
+            FileNotFoundError: The file is missing.
+        """
+        size = self.find_size(kind)
+        if size is None:
+            raise self._is_missing(kind)
+        return size
 
     def find_size(self, kind: str) -> int | None:
         """Return the size of a file, None if it is missing."""
-        for suffix in self._suffixes():
-            size = files.find_size(self._path_text(kind, suffix))
-            if size is not None:
+        for path in self._paths(kind):
+            size = files.find_size(path)
+            if size is not None and self._has(kind, path):
                 return size
         return None
 
     def read(self, kind: str) -> bytes | None:
         """Return the content of a file, None if it is missing."""
-        for suffix in self._suffixes():
+        for path in self._paths(kind):
             with suppress(FileNotFoundError):
-                data = files.read_bytes(self._path_text(kind, suffix))
-                return data if suffix in self._suffixes() else self.read(kind)
+                data = files.read_bytes(path)
+                if self._has(kind, path):
+                    return data
         return None
 
-    def _suffixes(self) -> tuple[str, ...]:
-        """Return the suffix that a file has, and then the one that it is getting."""
+    def _paths(self, kind: str) -> Iterator[str]:
+        """Return where a file may be; more, if its names have changed while they were tried.
+
+        What is found at one of them is used only if the file still `_has` that name.
+        """
+        tried: list[str] = []
+        while (texts := self._texts(kind)) != tried:
+            yield from texts
+            tried = texts
+
+    def _has(self, kind: str, path: str) -> bool:
+        return path in self._texts(kind)
+
+    def _texts(self, kind: str) -> list[str]:
+        """Return the path that a file has, and then the one that it is getting."""
         suffix, moving_to = self.suffix, self._moving_to
-        return (suffix,) if moving_to == suffix else (suffix, moving_to)
+        suffixes = (suffix,) if moving_to == suffix else (suffix, moving_to)
+        return [self._path_text(kind, suffix) for suffix in suffixes]
+
+    def _is_missing(self, kind: str) -> FileNotFoundError:
+        return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.text(kind))
 
     def _path_text(self, kind: str, suffix: str) -> str:
         return f"{self.directory}/{files.segment_file_name(self.base_offset, kind, suffix)}"

@@ -5,9 +5,7 @@ one state machine with the states at rest, active and sealed. Each method is a t
 query.
 """
 
-import errno
 import logging
-import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -111,12 +109,7 @@ class LogSegment(ReadableSegment):
         Raises:
             FileNotFoundError: There is no ``.log``.
         """
-        size = self.files.find_size(files.LOG)
-        if size is None:
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), self.files.text(files.LOG)
-            )
-        self.end.resize(size)
+        self.end.resize(self.files.size(files.LOG))
         return self
 
     def succeed(self, source: Self, file: SegmentFile | None) -> None:
@@ -154,10 +147,7 @@ class LogSegment(ReadableSegment):
         active = self._active
         if active is not None:
             return bytes((active.offsets if kind == files.INDEX else active.times).data)
-        try:
-            return files.read_bytes(self.files.text(kind))
-        except FileNotFoundError:
-            return None
+        return self.files.read(kind)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Use changed settings from the next append on.

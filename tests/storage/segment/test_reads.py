@@ -1,6 +1,8 @@
 """Reading a segment by offset, position and time."""
 
 import errno
+import os
+from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 
@@ -333,30 +335,39 @@ def test_reader_follows_renamed_files(tmp_path: Path) -> None:
     assert segment.locate(100) is not None
 
 
-@pytest.mark.parametrize("opens", ["open_file", "read_bytes"])
+@pytest.mark.parametrize(
+    ("call", "look"),
+    [
+        ("open_file", lambda old: files.read_at(old.open_to_read(files.LOG).fileno(), 9, 0)),
+        ("read_bytes", lambda old: old.read(files.LOG)),
+        ("find_size", lambda old: b"old"[: old.size(files.LOG)]),
+        ("stat", lambda old: b"old" if old.modified_ms == 3 else b"new"),
+    ],
+)
 def test_a_name_that_another_segment_takes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    look: Callable[[SegmentFiles], bytes],
 ) -> None:
-    """The swap is through between the look at the name and the open: the file is the old one."""
+    """The swap is through between the look at the name and the call: the file is the old one."""
     old = SegmentFiles(tmp_path, 0, "", OpenFiles())
     new = SegmentFiles(tmp_path, 0, files.SWAP, OpenFiles())
     old.log_path.write_bytes(b"old")
-    new.log_path.write_bytes(b"new")
-    opened = getattr(files, opens)
+    new.log_path.write_bytes(b"n")
+    os.utime(old.log_path, ns=(0, 3_000_000))
+    owner = seam if call == "stat" else files
+    called = getattr(owner, call)
 
     def swap_first(path: str) -> object:
         if new.suffix:
             old.change_suffix(files.DELETED)
             new.change_suffix("")
-        return opened(path)
+        return called(path)
 
-    monkeypatch.setattr(files, opens, swap_first)
+    monkeypatch.setattr(owner, call, swap_first)
 
-    if opens == "read_bytes":
-        assert old.read(files.LOG) == b"old"
-    else:
-        file = old.open_to_read(files.LOG)
-        assert files.read_at(file.fileno(), 3, 0) == b"old"
+    assert look(old) == b"old"
 
 
 def test_the_time_of_a_segment_that_is_half_renamed(tmp_path: Path, disk: Disk) -> None:
