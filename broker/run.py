@@ -74,7 +74,17 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
             ready_file.remove()
         await tasks.cancel()
         clean = await broker.stop()
+        _ignore_signals(loop)
     return 0 if clean else 1
+
+
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """Have no signal end a process that has stopped, so that its exit code says how."""
+    numbers = (*_STOPS, _RELOADS)
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # while they have their default action
+    for number in numbers:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
 
 
 async def _tell_ready(ready_file: ReadyFile, broker: Broker, stop: asyncio.Event) -> None:
