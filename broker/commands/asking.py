@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.commands.http_client import (
     REMEDY,
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from siltstone.config.layers import Layers
 
-_TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS: Final = 10.0
+"""How long a command waits for a sign of a broker."""
 
 
 class Refusal(CommandFailed):
@@ -152,7 +153,7 @@ class Channel:
         more: str = "",
         *,
         body: bytes = b"",
-        timeout_seconds: float = _TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> ControlAnswer:
         """Ask for something to be done, with the token.
 
@@ -174,7 +175,7 @@ class Channel:
         path: str,
         token: str,
         body: bytes = b"",
-        timeout_seconds: float = _TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> ControlAnswer:
         address = find_address(self._layers)
         try:

@@ -56,8 +56,11 @@ class Wire:
         client_id: str = CLIENT_ID,
         *,
         remedy: str = _REMEDY,
+        seconds: float = _SECONDS,
     ) -> None:
         """Connect, and log in if the settings say how; ``remedy`` is the end of the error text.
+
+        Each wait for the broker may take so many ``seconds``.
 
         Raises:
             SourceUnavailable: no broker answers there, or the login is refused.
@@ -66,6 +69,7 @@ class Wire:
         self._address = address
         self._client_id = client_id
         self._remedy = remedy
+        self._seconds = seconds
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in _SECURITY:
             raise BadOption(f"kafka.security.protocol is one of {', '.join(sorted(_SECURITY))}")
@@ -74,7 +78,7 @@ class Wire:
         self._encrypts = context is not None
         self._correlation = 0
         try:
-            self._socket = socket.create_connection(address, _SECONDS)
+            self._socket = socket.create_connection(address, seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address[0])
@@ -97,6 +101,11 @@ class Wire:
         """Close the connection. Idempotent."""
         with suppress(OSError):
             self._socket.close()
+
+    def wait(self, seconds: float) -> None:
+        """Have each further wait for the broker take so many seconds at most."""
+        self._seconds = seconds
+        self._socket.settimeout(seconds)
 
     def ask(self, exchange: Exchange, request: Any) -> Any:
         """Send a request and return the broker's answer. Blocks."""
@@ -182,7 +191,9 @@ class Wire:
                 "of its authority by ssl.truststore.location"
             )
         why = getattr(error, "strerror", None) or error  # without its number
-        if self._encrypts and self._correlation == 0 and not isinstance(error, _NOT_THERE):
+        if isinstance(error, TimeoutError):
+            why = f"it has not answered for {self._seconds:g} s"
+        elif self._encrypts and self._correlation == 0 and not isinstance(error, _NOT_THERE):
             why = f"it ends no TLS handshake ({getattr(error, 'reason', None) or why})"
         elif not self._encrypts and self._correlation == 1 and speaks_tls(self._address):
             why = "it speaks TLS; set security.protocol to SSL, or to SASL_SSL for a login"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import TIMEOUT_SECONDS, Channel, NobodyAnswers, Refusal
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import complain, write_json, write_lines
 from siltstone.config.listeners import AUTO, Listener, parse_host_port, reachable
@@ -16,7 +16,8 @@ from siltstone.config.properties import properties_entries
 from siltstone.pipeline.client.wire import Exchange, Wire
 from siltstone.pipeline.errors import PipelineError
 from siltstone.protocol.errors import ErrorCode, error_name
-from siltstone.protocol.messages import find_coordinator, list_offsets, metadata
+from siltstone.protocol.messages import api_versions, find_coordinator, list_offsets, metadata
+from siltstone.protocol.messages.api_versions import ApiVersionsRequest
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
 from siltstone.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
@@ -28,6 +29,9 @@ END: Final = -1
 CLIENT_ID: Final = "siltstone"
 _HIGHEST_PORT: Final = 65_535
 
+_WORK_SECONDS: Final = 60.0  # of a broker that is known to answer
+
+_VERSIONS: Final = Exchange(api_versions.REQUEST, api_versions.RESPONSE, 2)
 _METADATA: Final = Exchange(metadata.REQUEST, metadata.RESPONSE, 12)
 _LIST_OFFSETS: Final = Exchange(list_offsets.REQUEST, list_offsets.RESPONSE, 6)
 _FIND_COORDINATOR: Final = Exchange(find_coordinator.REQUEST, find_coordinator.RESPONSE, 4)
@@ -214,7 +218,9 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
         address = _find_address(layers, options.bootstrap_server)
         client_id = settings.get("client.id", CLIENT_ID)
         remedy = "check --bootstrap-server and --command-config"
-        with Wire(address, settings, client_id, remedy=remedy) as wire:
+        with Wire(address, settings, client_id, remedy=remedy, seconds=TIMEOUT_SECONDS) as wire:
+            wire.ask(_VERSIONS, ApiVersionsRequest())  # a broker that hangs is noticed in time
+            wire.wait(_WORK_SECONDS)
             return command(Broker(wire))
     except (Refused, PipelineError, Refusal) as error:
         complain(str(error))

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import socket
 import sys
 import termios
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from siltstone.broker.__main__ import main
+from siltstone.broker.commands.kafka import broker as kafka_broker
 from siltstone.broker.commands.kafka.broker import Refused, why
 from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
 from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
@@ -229,6 +231,21 @@ async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> No
 
     assert code == 1
     assert "it speaks HTTP, not Kafka's protocol" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["topics"], ["topics", "create", "t"], ["consume", "t"]])
+def test_a_broker_that_hangs(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It accepts connections and says nothing, as a stopped process does."""
+    monkeypatch.setattr(kafka_broker, "TIMEOUT_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        assert main([*words, "-b", address]) == 1
+    assert capsys.readouterr().err == (
+        f"no Kafka broker answers at {address}: it has not answered for 0.1 s; "
+        "check --bootstrap-server and --command-config\n"
+    )
 
 
 async def test_a_listener_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
