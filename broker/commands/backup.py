@@ -72,7 +72,7 @@ def run_backup(options: argparse.Namespace) -> int:
         partitions = counted(facts["partitions"], "partition")
         sys.stdout.write(f"{partitions}, {size(facts['bytes'])} in {target}, {seconds:.3g} s\n")
     for fault in facts["faults"]:
-        sys.stderr.write(f"siltstone: the backup has it as the broker does: {fault}\n")
+        sys.stderr.write(f"siltstone: the backup is as the broker is: {fault}\n")
     return 1 if facts["faults"] else 0
 
 
@@ -114,7 +114,8 @@ class _Backup:
             self._total = sum(
                 segment["size"] for each in manifest["partitions"] for segment in each["segments"]
             )
-            self._copy_all(manifest["partitions"], before)
+            self._copy_all(manifest["partitions"])
+            self._write_catalog(manifest, before)
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
                 written.write(b"".join((*_merge(history), *begun)))
             os.sync()  # small files that are not logs, up to thousands
@@ -148,9 +149,8 @@ class _Backup:
             raise Refusal(f"the backup is not made: {error}") from error
         return catalog.state if catalog.found else None
 
-    def _copy_all(self, partitions: list[dict[str, Any]], before: CatalogState | None) -> None:
+    def _copy_all(self, partitions: list[dict[str, Any]]) -> None:
         from siltstone.storage import files  # noqa: PLC0415  # storage, only now
-        from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # likewise
         from siltstone.storage.directory.checkpoint import OffsetCheckpoint  # noqa: PLC0415
         from siltstone.storage.topic_partition import TopicPartition  # noqa: PLC0415
 
@@ -163,14 +163,26 @@ class _Backup:
             self._copy_partition(each)
         OffsetCheckpoint(self._partial, files.LOG_START_OFFSETS).write(starts)
         OffsetCheckpoint(self._partial, files.CLEANER_OFFSETS).write(cleaned)
-        after = self._read_catalog()
-        if after is not None:
-            state = _as_pinned(before or after, after, partitions)
-            Catalog([self._partial]).write(state)
         for file in (files.META_PROPERTIES, files.USERS, files.ACLS, files.QUOTAS):
             with suppress(FileNotFoundError):
                 # Its mode is kept: only the broker may read users and ACLs.
                 shutil.copy2(self._directories[0] / file, self._partial / file)
+
+    def _write_catalog(self, manifest: dict[str, Any], before: CatalogState | None) -> None:
+        """Write the topics as of the pin, and note which of their partitions it has not."""
+        from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # storage, only now
+
+        topics = manifest["topics"]
+        after = self._read_catalog()
+        if after is not None:
+            Catalog([self._partial]).write(_as_pinned(before or after, after, topics))
+        copied = {(each["topic"], each["partition"]) for each in manifest["partitions"]}
+        for name, facts in topics.items():
+            for number in range(facts["partitions"]):
+                if (name, number) not in copied:
+                    self._faults.append(
+                        f"{name}-{number} was set aside by the start, and is not in it"
+                    )
 
     def _copy_partition(self, facts: dict[str, Any]) -> None:
         from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
@@ -238,33 +250,25 @@ class _Backup:
 
 
 def _as_pinned(
-    before: CatalogState, after: CatalogState, partitions: list[dict[str, Any]]
+    before: CatalogState, after: CatalogState, topics: dict[str, dict[str, Any]]
 ) -> CatalogState:
     """Return the catalogue with the topics of the pin, from its states before and after the pin.
 
     A start on the copy removes the folders of deleted topics, and sets those of topics with another
-    id aside. A topic in both states, but not in the pin, has damaged partitions alone.
+    id aside.
     """
     from siltstone.protocol.names import parse_uuid  # noqa: PLC0415  # only now
     from siltstone.storage.directory.catalog import CatalogTopic  # noqa: PLC0415  # likewise
 
     pinned: dict[str, CatalogTopic] = {}
-    for each in partitions:
-        name, topic_id, count = each["topic"], parse_uuid(each["topic_id"]), each["partition"] + 1
-        known = pinned.get(name)
-        if known is None:
-            found = [state.topics.get(name) for state in (after, before)]
-            own = [entry for entry in found if entry is not None and entry.id == topic_id]
-            overrides = own[0].overrides if own else {}
-            sure = min(entry.partitions for entry in own) if len(own) > 1 else 0
-            pinned[name] = CatalogTopic(
-                id=topic_id, partitions=max(sure, count), overrides=overrides
-            )
-        elif known.partitions < count:
-            pinned[name] = replace(known, partitions=count)
-    for name, entry in after.topics.items():
-        if name not in pinned and name in before.topics and before.topics[name].id == entry.id:
-            pinned[name] = entry
+    for name, facts in topics.items():
+        topic_id = parse_uuid(facts["topic_id"])
+        found = [state.topics.get(name) for state in (after, before)]
+        own = [entry for entry in found if entry is not None and entry.id == topic_id]
+        overrides = own[0].overrides if own else {}
+        pinned[name] = CatalogTopic(
+            id=topic_id, partitions=facts["partitions"], overrides=overrides
+        )
     ids = {entry.id for entry in pinned.values()}
     retired = {
         name: after.retired[name]

@@ -2,20 +2,24 @@
 
 ``POST /v1/pins`` accepts ``{"topics": [...], "partitions": [[topic, number], ...], "lease_ms": n,
 "holder": "..."}``, all of it optional, and answers with the manifest as in
-`pipeline.planning.manifest`. ``/v1/pins/renew`` and ``/v1/pins/release`` accept ``{"id": "..."}``,
-and renew also a lease. ``GET /v1/topics`` lists the topics that can be pinned.
+`pipeline.planning.manifest`. Without names a pin is of all partitions but those that the start has
+set aside, and the manifest also has the topics of that moment. ``/v1/pins/renew`` and
+``/v1/pins/release`` accept ``{"id": "..."}``, and renew also a lease. ``GET /v1/topics`` lists the
+topics that can be pinned.
 """
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from siltstone.broker.http import values
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.topics.pins import Pin, PinRefused, PinRoom
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.protocol.errors import KafkaError
+from siltstone.protocol.names import uuid_text
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.pin_links import PinnedPartition
 
@@ -51,11 +55,18 @@ class PinPages:
         return values.json_answer({topic.name: topic.partitions for topic in topics})
 
     async def _pin(self, asked: dict[str, Any]) -> values.HttpResponse:
-        logs = self._find_logs(asked.get("topics"), asked.get("partitions"))
+        names, places = asked.get("topics"), asked.get("partitions")
+        topics: dict[str, tuple[UUID, int]] = {}
+        if names is None and places is None:
+            there = self.topics.topics.values()
+            logs = [log for topic in there for log in topic.logs if log is not None]
+            topics = {each.name: (each.id, each.partitions) for each in there}
+        else:
+            logs = self._find_logs(names or (), places or ())
         lease_ms = int(asked.get("lease_ms", DEFAULT_LEASE_MS))
         holder = str(asked.get("holder", ""))[:_LONGEST_HOLDER]
         pin = await self.room.create(logs, lease_ms, holder)
-        body = await self.io.run(_manifest, pin, self.find_cluster_id())
+        body = await self.io.run(_manifest, pin, self.find_cluster_id(), topics)
         return values.HttpResponse(status=201, body=body, content_type=values.JSON)
 
     async def _renew(self, asked: dict[str, Any]) -> values.HttpResponse:
@@ -68,14 +79,10 @@ class PinPages:
         await self.room.release(pin_id)
         return values.json_answer({"released": pin_id})
 
-    def _find_logs(
-        self, topics: list[str] | None, partitions: list[tuple[str, int]] | None
-    ) -> list[Log]:
-        """Return the named logs, each once; without names, the logs of all topics."""
-        if topics is None and partitions is None:
-            topics = list(self.topics.topics)
-        wanted = [(name, index) for name, index in partitions or ()]
-        for name in topics or ():
+    def _find_logs(self, topics: Iterable[str], partitions: Iterable[tuple[str, int]]) -> list[Log]:
+        """Return the named logs, each once."""
+        wanted = [(name, index) for name, index in partitions]
+        for name in topics:
             topic = self.topics.topics.get(name)
             if topic is None:
                 raise LookupError(f"there is no topic {name} here")
@@ -83,6 +90,8 @@ class PinPages:
         found: dict[tuple[str, int], Log] = {}
         for name, index in wanted:
             log = self.topics.logs.get((name, index))
+            if log is None and self.topics.is_unserved(name, index):
+                raise LookupError(f"partition {name}-{index} was set aside; /healthz says why")
             if log is None or name not in self.topics.topics:
                 raise LookupError(f"there is no partition {name}-{index} here")
             found[name, index] = log
@@ -124,7 +133,7 @@ def _answering(answer: Callable[[dict[str, Any]], Awaitable[values.HttpResponse]
     return page
 
 
-def _manifest(pin: Pin, cluster_id: str) -> bytes:
+def _manifest(pin: Pin, cluster_id: str, topics: dict[str, tuple[UUID, int]]) -> bytes:
     """Return the manifest of a pin as JSON, not indented: there may be thousands of segments."""
     return json.dumps(
         {
@@ -132,6 +141,10 @@ def _manifest(pin: Pin, cluster_id: str) -> bytes:
             "taken_at_ms": pin.created_ms,
             "cluster_id": cluster_id,
             "lease_ms": pin.lease_ms,
+            "topics": {
+                name: {"topic_id": uuid_text(topic_id), "partitions": count}
+                for name, (topic_id, count) in topics.items()
+            },
             "partitions": [_partition(each) for each in pin.partitions],
         }
     ).encode()

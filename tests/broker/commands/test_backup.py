@@ -10,11 +10,14 @@ import pytest
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands import backup
 from siltstone.broker.commands.asking import Channel, Refusal
+from siltstone.broker.topics import registry
 from siltstone.cleaner.history.history import FILE_NAME
+from siltstone.storage.directory.catalog import Catalog
 from tests.support.appending import append_unchecked
 from tests.support.commits import commit
 from tests.support.logs import flipped
 from tests.support.running import Running, running
+from tests.support.waiting import give_turns_until
 
 SMALL = "offsets.topic.num.partitions=1"
 
@@ -210,3 +213,67 @@ async def test_damage_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFix
     assert json.loads(told.out)["faults"] == [fault]
     assert fault in told.err
     assert names(tmp_path) == ["data", "monday"]
+
+
+async def test_topics_that_come_while_the_pin_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalogue has them already, and clients do not yet: the copy is as clients see it."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    goes_on = asyncio.Event()
+    original = registry.create_partitions
+
+    async def create_partitions(*given: Any) -> None:
+        await goes_on.wait()
+        await original(*given)
+
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        before = facts_of(broker)
+        monkeypatch.setattr(registry, "create_partitions", create_partitions)
+        topics = broker.topics
+        coming = [
+            asyncio.ensure_future(topics.create("coming", 1, {})),
+            asyncio.ensure_future(topics.add_partitions(topics.topics["orders"], 3)),
+        ]
+        await give_turns_until(lambda: _catalogued(data, "coming", 3), "both in the catalogue")
+        assert await run(data, target, broker.broker.describe()["http"]) == 0
+        goes_on.set()
+        await asyncio.gather(*coming)
+
+    async with running(target, SMALL) as restored:
+        assert facts_of(restored) == before
+
+
+def _catalogued(data: Path, topic: str, partitions: int) -> bool:
+    catalog = Catalog([data])
+    catalog.load()
+    there = catalog.state.topics
+    return topic in there and there["orders"].partitions == partitions
+
+
+async def test_a_partition_that_was_set_aside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It keeps no other from being copied, and is named."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        await broker.topics.create("broken", 2, {})
+    index = next((data / "broken-1").glob("*.index"))
+    index.unlink()
+    index.mkdir()
+    async with running(data, SMALL) as broker:
+        assert broker.topics.is_unserved("broken", 1)
+        assert await run(data, target, broker.broker.describe()["http"]) == 1
+
+    told = capsys.readouterr()
+    fault = "broken-1 was set aside by the start, and is not in it"
+    assert json.loads(told.out)["faults"] == [fault]
+    assert fault in told.err
+    assert (target / "broken-0").exists()
+    async with running(target, SMALL) as restored:
+        assert end(restored, "orders") == 3
+        assert restored.topics.topics["broken"].partitions == 2
