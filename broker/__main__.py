@@ -15,6 +15,7 @@ from siltstone import why_not_compiled
 from siltstone.broker.commands.parser import parser_for
 from siltstone.config.errors import ConfigError
 
+_STDERR: Final = 2
 _OUTPUT_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -51,9 +52,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ready_output() -> None:
-    """Have an output that takes every text: what its encoding lacks is escaped, as on stderr."""
-    if sys.stdout is None:  # the standard output was closed before the start
+    """Have an output that takes every text: what its encoding lacks is escaped, as on stderr.
+
+    Streams that were closed before the start lead nowhere. Otherwise the next file or socket would
+    get such a stream's number; what is written to the stream would go there, and libuv aborts the
+    process when it closes its own file with such a number.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(number)
+    if sys.stdout is None:
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
