@@ -44,6 +44,9 @@ class Command(NamedTuple):
             return run(options)
         except CommandFailed as error:
             return fail(error.advice)
+        except UnicodeEncodeError as error:
+            # Names go to a broker as UTF-8; a word of the command line may have any bytes.
+            return fail(f"{error.object!r} is not UTF-8, which a name must be; check its spelling")
 
     @property
     def _function(self) -> str:

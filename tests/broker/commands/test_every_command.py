@@ -78,6 +78,14 @@ def test_a_command_that_is_unknown_is_told_all(capsys: pytest.CaptureFixture[str
     assert {name for name in parsers() if name} <= words
 
 
+@pytest.mark.parametrize("name", ["explain", "clean", "history"])
+def test_a_partition_that_is_not_utf_8(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is named, and no request is made."""
+    assert main([name, "\udcff"]) == 1
+
+    assert "'\\udcff' is not UTF-8" in capsys.readouterr().err
+
+
 def test_the_package_is_the_command(tmp_path: Path) -> None:
     """`python -m siltstone`, where nothing is on the PATH."""
     done = run_to_end([sys.executable, "-m", "siltstone", "version", "--json"], check=True)

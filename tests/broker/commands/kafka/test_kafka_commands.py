@@ -218,6 +218,25 @@ async def test_names_that_no_topic_has(shell: Shell) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics", "describe", "\udcff"],
+        ["topics", "create", "t", "-c", "\udcff=1"],
+        ["groups", "delete", "\udcff"],
+        ["produce", "\udcff"],
+        ["consume", "\udcff"],
+    ],
+)
+async def test_names_that_are_not_utf_8(shell: Shell, words: list[str]) -> None:
+    """The bytes of such a word come as surrogates, which no request can have."""
+    await shell.run(*words, code=1)
+
+    assert shell.error == (
+        "siltstone: '\\udcff' is not UTF-8, which a name must be; check its spelling\n"
+    )
+
+
 async def test_a_port_that_speaks_http(capsys: pytest.CaptureFixture[str]) -> None:
     """The two ports are easily mistaken for each other."""
 
