@@ -11,7 +11,8 @@ RUN python3 -m venv /opt/siltstone
 COPY docker/requirements.lock /build/
 RUN /opt/siltstone/bin/pip install --no-cache-dir --require-hashes --requirement /build/requirements.lock
 COPY . /build/siltstone
-RUN /opt/siltstone/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /build/dist /build/siltstone \
+ARG SILTSTONE_COMMIT=
+RUN SILTSTONE_COMMIT="$SILTSTONE_COMMIT" /opt/siltstone/bin/pip wheel --no-cache-dir --no-deps --wheel-dir /build/dist /build/siltstone \
  && /opt/siltstone/bin/pip install --no-cache-dir --no-deps /build/dist/siltstone-*.whl \
  && /opt/siltstone/bin/pip uninstall --yes setuptools pip \
  && mkdir /build/data

@@ -44,6 +44,8 @@
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
 #   make table-histories  jobs beside other writers of their tables: make table-histories HISTORIES=1000
 #   make sbom         what the broker consists of, as CycloneDX, into dist/siltstone.cdx.json
+#   make sdist wheel  the source archive, and the wheel for this Python and any Linux, into dist/
+#   make release-check  all that a tag does but publish; it goes on where it was left
 #   make audit        pip-audit on what the broker needs, bandit on our code; asks the index
 #   make lock         uv.lock and the requirements.lock files, after a change of dependencies
 #   make clean        take away what these targets made
@@ -81,7 +83,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas s3-server spark-jre spark-connect stream-kills table-histories sbom audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas s3-server spark-jre spark-connect stream-kills table-histories sbom release-notes sdist wheel release-check publish image-push image-join audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -292,6 +294,46 @@ sbom: $(VENV)/.runtime-$(INSTALLER)
 	@mkdir -p dist
 	@$(BIN)/python -m tools.sbom > dist/siltstone.cdx.json
 	@echo dist/siltstone.cdx.json
+
+# Tools of a release, in an environment of their own: a wheel needs none of the broker's packages.
+RELEASE := .cache/release-tools
+$(RELEASE)/.installed: Makefile
+	@$(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check hatchling==1.33.0 \
+	  $(shell grep -o '\(cython\|setuptools\)==[0-9.]*' pyproject.toml) \
+	  $(shell grep -o 'ziglang==[0-9.]*' hatch_build.py) auditwheel==6.8.2
+	@touch $@
+$(RELEASE)/.checkers: $(RELEASE)/.installed
+	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check zizmor==1.32.0 \
+	  check-jsonschema==0.39.0
+	@command -v actionlint >/dev/null || \
+	  GOBIN='$(CURDIR)/$(RELEASE)/bin' go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+	@touch $@
+$(RELEASE)/.publishers: $(RELEASE)/.installed
+	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check twine==7.0.0 pypi-attestations==0.0.30
+	@touch $@
+
+TAG ?=
+release-notes: $(RELEASE)/.installed
+	@$(RELEASE)/bin/python -m tools.release notes $(if $(TAG),--tag '$(TAG)')
+sdist wheel: $(RELEASE)/.installed
+	@$(RELEASE)/bin/python -m tools.release $@
+release-check: $(RELEASE)/.checkers
+	@$(RELEASE)/bin/python -m tools.release check $(ARGS)
+# These three run in the workflow of a tag alone: they need what only the repository may do.
+publish: $(RELEASE)/.publishers
+	@$(RELEASE)/bin/pypi-attestations sign dist/*.whl dist/*.tar.gz
+	@$(RELEASE)/bin/twine upload --attestations --non-interactive dist/*.whl dist/*.tar.gz dist/*.attestation
+IMAGE ?= siltstone
+MACHINE := $(shell uname -m)
+image-push:
+	@docker login --username "$$IMAGE_USER" --password-stdin '$(firstword $(subst /, ,$(IMAGE)))' <<<"$$IMAGE_PASSWORD"
+	@docker buildx create --name siltstone --driver docker-container --use
+	@docker buildx build --sbom=true --provenance=mode=max --push \
+	  --build-arg SILTSTONE_COMMIT="$$(git rev-parse HEAD)" --tag '$(IMAGE):$(TAG)-$(MACHINE)' .
+image-join:
+	@docker login --username "$$IMAGE_USER" --password-stdin '$(firstword $(subst /, ,$(IMAGE)))' <<<"$$IMAGE_PASSWORD"
+	@docker buildx imagetools create --tag '$(IMAGE):$(TAG)' '$(IMAGE):$(TAG)-x86_64' '$(IMAGE):$(TAG)-aarch64'
 
 AUDIT := .cache/audit
 $(AUDIT)/.installed: Makefile | setup

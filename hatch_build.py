@@ -3,15 +3,19 @@
 It uses the compiler that CC names, else the machine's own, else Zig's from the package index, and
 prints which one. No compiler brings Python's headers: if they are missing, the build stops and says
 what to install. An editable install gets the extensions beside their sources, a wheel gets them
-inside and becomes platform-specific. `python hatch_build.py` puts them into the checkout; with
-`--compiler` it only prints the compiler that it would use.
+inside and becomes platform-specific: for this machine, or for the platform that SILTSTONE_PLATFORM
+names and CC compiles for. Wheel and source archive carry their commit, for `siltstone version`.
+`python hatch_build.py` puts the extensions into the checkout; with `--compiler` it only prints the
+compiler that it would use.
 """
 
 import importlib.util
+import json
 import os
 import runpy
 import shlex
 import shutil
+import subprocess
 import sys
 import sysconfig
 import tempfile
@@ -63,6 +67,8 @@ LOOPS = {
     "siltstone/protocol/core/_records.pyx": ("-O3",),
 }
 EXTENSION = sysconfig.get_config_var("EXT_SUFFIX")
+BUILT = "built.json"
+"""The facts of a build, in the package of a wheel and at the top of a source archive."""
 ZIG = "ziglang==0.17.1"
 """A C compiler in a wheel, for machines that have none."""
 ZIG_FLAGS = "-mcpu=baseline"
@@ -106,6 +112,35 @@ def find_compiler() -> str | None:
         return asked
     usual = (sysconfig.get_config_var("CC") or "cc", "cc", "gcc", "clang")
     return next((each for each in usual if shutil.which(shlex.split(each)[0])), None)
+
+
+def find_commit() -> str | None:
+    """Return the commit of this tree: of its clone, or as its source archive says.
+
+    SILTSTONE_COMMIT names it where neither is at hand, as in a container.
+    """
+    if asked := os.environ.get("SILTSTONE_COMMIT"):
+        return asked
+    if (ROOT / BUILT).is_file():
+        found: str | None = json.loads((ROOT / BUILT).read_text(encoding="utf-8"))["commit"]
+        return found
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain")
+    return commit and commit + ("-changed" if changes else "")
+
+
+def _git(*words: str) -> str | None:
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        return None
+    command = ["git", "-C", str(ROOT), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our words
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def write_facts(folder: Path, platform: str | None) -> Path:
+    """Write what `siltstone version` says of the build into a folder, and return the file."""
+    file = folder / BUILT
+    file.write_text(json.dumps({"commit": find_commit(), "platform": platform}) + "\n")
+    return file
 
 
 def check_headers() -> None:
@@ -250,22 +285,30 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are gathered."""
-        if self.target_name != "wheel":
-            return
         if version == "editable":
             build_in_place()
             return
         self._scratch = tempfile.TemporaryDirectory()
         scratch = Path(self._scratch.name)
+        if self.target_name != "wheel":
+            build_data["force_include"][str(write_facts(scratch, None))] = BUILT
+            return
+        platform = os.environ.get("SILTSTONE_PLATFORM")
+        facts = write_facts(scratch, platform or sysconfig.get_platform())
+        build_data["force_include"][str(facts)] = f"siltstone/{BUILT}"
         stubs = runpy.run_path(str(ROOT / "hatch_stubs.py"))
         for output in (*build(scratch), *stubs["write_stubs"](scratch)):
             inside = output.relative_to(self._scratch.name)
             build_data["force_include"][str(output)] = inside.as_posix()
         build_data["pure_python"] = False
-        build_data["infer_tag"] = True
+        if platform is None:
+            build_data["infer_tag"] = True
+        else:
+            python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+            build_data["tag"] = f"{python}-{python}-{platform}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 - hatchling's signature
-        """Delete what was compiled for the wheel."""
+        """Delete what was made for the archive."""
         scratch = getattr(self, "_scratch", None)
         if scratch is not None:
             scratch.cleanup()

@@ -40,11 +40,13 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_the_broker_says_the_version_of_the_package() -> None:
-    """The constant that a start reads is what was packaged."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def test_the_package_has_the_version_that_the_broker_says(built: Path) -> None:
+    """The one place that has it is the constant that a start reads."""
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (metadata,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
 
-    assert project["version"] == VERSION
+    assert f"\nVersion: {VERSION}\n" in archive.read(metadata).decode()
 
 
 def test_nobody_is_told_to_install_a_package_that_is_not_ours() -> None:
@@ -283,6 +285,27 @@ def test_a_wheel_of_the_source_archive_is_that_of_the_tree(
     (wheel,) = built.glob("*.whl")
     (again,) = (tmp_path / "dist").glob("*.whl")
     assert _contents(again) == _contents(wheel)
+
+
+def test_a_build_says_its_commit(built: Path, tmp_path: Path) -> None:
+    """The wheel names the platform that it is for, too; without git it names no commit."""
+    (wheel,) = built.glob("*.whl")
+    unpack(wheel, tmp_path / "site")
+    facts = tmp_path / "site" / "siltstone" / "built.json"
+    plain = json.loads(facts.read_text())
+    platform = plain["platform"]
+    facts.write_text(json.dumps({"commit": "f00d", "platform": platform}))
+
+    told = run_to_end(
+        [sys.executable, "-m", "siltstone", "version"],
+        cwd=tmp_path,
+        check=True,
+        env={"PYTHONPATH": str(tmp_path / "site")},
+    )
+
+    assert plain["commit"] is None
+    assert platform.startswith("linux")
+    assert told.stdout == f"siltstone {VERSION} (commit f00d, platform {platform})\n"
 
 
 def test_two_builds_of_the_wheel_are_identical(built: Path, tmp_path: Path) -> None:

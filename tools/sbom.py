@@ -15,6 +15,8 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
+from siltstone import VERSION
+
 LOCK: Final = Path(__file__).parents[1] / "uv.lock"
 OWN: Final = "siltstone"
 _SPACE: Final = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # of addresses, RFC 9562
@@ -23,7 +25,7 @@ _SPACE: Final = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # of addresse
 def document(lock: str) -> dict[str, Any]:
     """Return the document for the text of a uv.lock."""
     packages = {each["name"]: each for each in tomllib.loads(lock)["package"]}
-    own = packages[OWN]
+    own = packages[OWN] | {"version": VERSION}
     needed = [packages[name] for name in sorted(_needed(packages))]
     return {
         "bomFormat": "CycloneDX",

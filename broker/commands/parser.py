@@ -6,9 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+import siltstone
 from siltstone import VERSION
 from siltstone.broker.commands import terminal
 from siltstone.broker.commands.options import add_settings, add_trust
@@ -84,11 +87,15 @@ class _ShowVersion(argparse.Action):
 
 
 def run_version(options: argparse.Namespace) -> int:
-    """Print the version."""
+    """Print the version, and the commit and the platform that the build was made of and for."""
+    built = {"commit": None, "platform": None}
+    with suppress(FileNotFoundError):  # as in a checkout
+        built |= json.loads(Path(siltstone.__file__).with_name("built.json").read_text("utf-8"))
     if options.json:
-        sys.stdout.write(json.dumps({"version": VERSION}) + "\n")
-    else:
-        sys.stdout.write(f"siltstone {VERSION}\n")
+        sys.stdout.write(json.dumps({"version": VERSION, **built}) + "\n")
+        return 0
+    known = [f"{name} {value}" for name, value in built.items() if value is not None]
+    sys.stdout.write(f"siltstone {VERSION}" + (f" ({', '.join(known)})" if known else "") + "\n")
     return 0
 
 

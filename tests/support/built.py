@@ -94,12 +94,11 @@ def build_newer(folder: Path, version: str) -> Path:
     """Return a folder for the path: this tree as another version, as an installer unpacks it."""
     tree = folder / "tree"
     copy_tree(tree)
-    for name, assignment in (("siltstone/__init__.py", "VERSION"), ("pyproject.toml", "version")):
-        file = tree / name
-        line = re.compile(rf'^{assignment} = "[^"]+"', re.MULTILINE)
-        text, count = line.subn(f'{assignment} = "{version}"', file.read_text(encoding="utf-8"))
-        assert count == 1, name
-        file.write_text(text, encoding="utf-8")
+    file = tree / "siltstone" / "__init__.py"
+    line = re.compile(r'^VERSION = "[^"]+"', re.MULTILINE)
+    text, count = line.subn(f'VERSION = "{version}"', file.read_text(encoding="utf-8"))
+    assert count == 1
+    file.write_text(text, encoding="utf-8")
     build(tree, folder)
     (wheel,) = folder.glob("*.whl")
     site = folder / "site"

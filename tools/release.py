@@ -1,0 +1,298 @@
+"""Does what a tag does, stage by stage, but publish; ``make release-check``.
+
+Stages that have passed are noted by commit in .cache/release, so that a run goes on where the one
+before ended. At the end it lists what could not be tried on this machine. `notes` prints the notes
+of a release from CHANGELOG.md, `wheel` builds the wheel of this Python for old systems, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import hatch_build
+from siltstone import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+ROOT: Final = Path(__file__).parents[1]
+DIST: Final = ROOT / "dist"
+NOTED: Final = ROOT / ".cache" / "release"
+GLIBC: Final = "2.28"
+"""Of the oldest system that a wheel runs on: Debian 10, RHEL 8, Ubuntu 18.10."""
+SUITES: Final = ("bookworm", "trixie", "sid")
+"""Suites of Debian, with Python 3.11, 3.13 and 3.14: each builds a wheel and tries it."""
+_BARE: Final = "ca-certificates,python3,python3-venv"
+_BUILDING: Final = "git,make,python3-dev"
+UNTRIED: Final = (
+    "wheels and images for aarch64: no processor of this kind here; the workflow builds on one",
+    "musllinux: google-re2 and lz4 have no such wheels; Alpine builds from source",
+    "publishing: the index, its attestations and the image need the repository's own identity",
+)
+_WORKFLOWS: Final = (
+    ("vendor.github-issue-forms", "ISSUE_TEMPLATE/[!c]*.yml"),
+    ("vendor.github-issue-config", "ISSUE_TEMPLATE/config.yml"),
+    ("vendor.dependabot", "dependabot.yml"),
+    ("vendor.github-workflows", "workflows/*.yml"),
+)
+_TRY = """
+set -eu
+cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
+pip install --quiet --disable-pip-version-check /srv/dist/siltstone-*.whl
+siltstone version
+siltstone serve --set log.dirs=/tmp/try/data --ready-file /tmp/try/ready >log 2>&1 &
+for _ in $(seq 100); do [ -s ready ] && break; sleep 0.1; done
+siltstone topics create hello --partitions 2
+echo 'key:value' | siltstone produce hello -k :
+[ "$(siltstone consume hello --format '%k %v\\n')" = 'key value' ]
+kill %1 && wait %1
+pip install --quiet --disable-pip-version-check pytest kafka-python lz4 zstandard
+cp -r /srv/testing . && cd testing && python -m pytest -q
+"""
+
+
+class FailedError(Exception):
+    """A stage has failed; the text says how."""
+
+
+def release_notes(changelog: str, version: str) -> str:
+    """Return the section of a version in the text of CHANGELOG.md, without its heading.
+
+    Raises:
+        FailedError: The changelog has no such section, or it is empty.
+    """
+    sections = re.split(r"^## ", changelog, flags=re.MULTILINE)[1:]
+    for section in sections:
+        heading, _, text = section.partition("\n")
+        if heading.startswith(f"[{version}]") and text.strip():
+            return text.strip() + "\n"
+    raise FailedError(f"CHANGELOG.md has no section for {version}: write it before the tag")
+
+
+def check_tag(tag: str) -> None:
+    """Compare a tag with the version of the code.
+
+    Raises:
+        FailedError: They differ.
+    """
+    if tag != f"v{VERSION}":
+        raise FailedError(f"the tag is {tag}, the code is v{VERSION}: change siltstone/__init__.py")
+
+
+def build_wheel(tree: Path, folder: Path) -> Path:
+    """Build the wheel of a tree for this Python and any Linux with glibc `GLIBC`; return it.
+
+    Raises:
+        FailedError: It does not build, or needs a newer system than its name says.
+    """
+    machine = platform.machine()
+    zig = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
+    tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+    environment = {"CC": f"{zig} {hatch_build.ZIG_FLAGS}", "SILTSTONE_PLATFORM": tag}
+    folder.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+         tree, **environment)  # fmt: skip
+    (wheel,) = folder.glob(f"*-{tag}.whl")
+    told = _run([sys.executable, "-m", "auditwheel", "show", str(wheel)], tree)
+    allowed = re.search(r'platform tag: "(manylinux_2_(\d+)_\w+)"', " ".join(told.split()))
+    if allowed is None or int(allowed[2]) > int(GLIBC.partition(".")[2]):
+        raise FailedError(f"{wheel.name} needs a newer system than its name says: {told}")
+    return wheel
+
+
+def workflows() -> None:
+    """Workflows, forms and the update bot, each judged by its own tool."""
+    _run([_find("actionlint")], ROOT)
+    _run([_find("zizmor"), "--offline", "--quiet", ".github"], ROOT)
+    for schema, pattern in _WORKFLOWS:
+        files = [str(path) for path in sorted((ROOT / ".github").glob(pattern))]
+        _run([_find("check-jsonschema"), "--builtin-schema", schema, *files], ROOT)
+
+
+def notes() -> None:
+    """The notes of the release, from the changelog."""
+    DIST.mkdir(exist_ok=True)
+    text = release_notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), VERSION)
+    (DIST / "notes.md").write_text(text, encoding="utf-8")
+
+
+def source() -> None:
+    """The source archive, twice from two clones: the same bytes."""
+    with _two_clones() as clones:
+        built = [_build_source(clone, clone.parent / f"dist-{clone.name}") for clone in clones]
+        _keep_if_equal(built)
+
+
+def wheel() -> None:
+    """The wheel, twice from two clones: the same bytes, for old systems, too."""
+    with _two_clones() as clones:
+        _keep_if_equal(
+            [build_wheel(clone, clone.parent / f"dist-{clone.name}") for clone in clones]
+        )
+
+
+def roots() -> None:
+    """A wheel of each Debian, built there by Zig and tried in a root without a compiler."""
+    for suite in SUITES:
+        builder, bare = (_make_root(suite, kind) for kind in ("builder", "bare"))
+        clone = builder.folder / "srv" / "siltstone"
+        shutil.rmtree(clone, ignore_errors=True)
+        _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], ROOT)
+        builder.run("make", "--directory=/srv/siltstone", "wheel")
+        (wheel,) = (clone / "dist").glob("*.whl")
+        shutil.copy(wheel, DIST)
+        dist, testing = bare.folder / "srv" / "dist", bare.folder / "srv" / "testing"
+        shutil.rmtree(dist, ignore_errors=True)
+        shutil.rmtree(testing, ignore_errors=True)
+        dist.mkdir(parents=True)
+        shutil.copy(wheel, dist)
+        shutil.copytree(ROOT / "examples" / "testing", testing)
+        sys.stdout.write(f"{suite}, {wheel.name}:\n{bare.run('sh', '-c', _TRY)}")
+
+
+def image() -> None:
+    """The image, built without an engine and run."""
+    _run(["make", "image-check"], ROOT)
+
+
+STAGES: Final = (workflows, notes, source, wheel, roots, image)
+
+
+def check(stages: Sequence[Callable[[], None]]) -> None:
+    """Run the stages that have not passed at this commit, and say what was not tried."""
+    commit = _run(["git", "rev-parse", "HEAD"], ROOT).strip()
+    if _run(["git", "status", "--porcelain"], ROOT):
+        raise FailedError("the tree has changes: commit them, a release is made of a commit")
+    noted = NOTED / f"{commit}.json"
+    NOTED.mkdir(parents=True, exist_ok=True)
+    passed = json.loads(noted.read_text()) if noted.exists() else {}
+    for stage in stages:
+        if stage.__name__ in passed:
+            sys.stdout.write(f"{stage.__name__}: passed before, {passed[stage.__name__]} s\n")
+            continue
+        sys.stdout.write(f"{stage.__name__}: {stage.__doc__}\n")
+        sys.stdout.flush()
+        began = time.monotonic()
+        stage()
+        passed[stage.__name__] = round(time.monotonic() - began)
+        noted.write_text(json.dumps(passed))
+        sys.stdout.write(f"{stage.__name__}: passed, {passed[stage.__name__]} s\n")
+    sys.stdout.writelines(f"not tried: {each}\n" for each in UNTRIED)
+
+
+class _Root(NamedTuple):
+    """A root of Debian, in which commands run by chroot."""
+
+    suite: str
+    folder: Path
+    packages: str
+
+    def run(self, *command: str) -> str:
+        script = str(ROOT / "tests" / "root.sh")
+        return _run([script, self.suite, str(self.folder), self.packages, *command], ROOT)
+
+
+def _make_root(suite: str, kind: str) -> _Root:
+    """Return a root that can build wheels, or a bare one; it is made once and kept."""
+    cache = Path(os.environ.get("SILTSTONE_CACHE", ROOT / ".cache"))
+    packages = f"{_BARE},{_BUILDING}" if kind == "builder" else _BARE
+    root = _Root(suite, cache / f"{kind}-{suite}", packages)
+    root.run()
+    return root
+
+
+def _build_source(tree: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    _run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)], tree)
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
+
+
+@contextmanager
+def _two_clones() -> Iterator[list[Path]]:
+    with tempfile.TemporaryDirectory() as scratch:
+        clones = [Path(scratch) / name for name in ("one", "another")]
+        for clone in clones:
+            _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], ROOT)
+        yield clones
+
+
+def _keep_if_equal(built: Sequence[Path]) -> None:
+    first, second = (hashlib.sha256(path.read_bytes()).hexdigest() for path in built)
+    if first != second:
+        raise FailedError(f"two builds of {built[0].name} differ")
+    DIST.mkdir(exist_ok=True)
+    shutil.copy(built[0], DIST)
+    sys.stdout.write(f"dist/{built[0].name} {built[0].stat().st_size} bytes, sha256 {first}\n")
+
+
+def _find(program: str) -> str:
+    """Return the path of a tool beside this interpreter, or on the PATH.
+
+    Raises:
+        FailedError: It is not installed.
+    """
+    beside = Path(sys.prefix) / "bin" / program
+    found = str(beside) if beside.exists() else shutil.which(program)
+    if found is None:
+        raise FailedError(f"{program} is missing: install it, then go on with make release-check")
+    return found
+
+
+def _run(command: Sequence[str], folder: Path, **environment: str) -> str:
+    """Return what a command prints.
+
+    Raises:
+        FailedError: It ended with an error; the text has the end of what it printed.
+    """
+    done = subprocess.run(  # noqa: S603 - our own commands
+        command, cwd=folder, capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    if done.returncode:
+        end = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise FailedError(f"{' '.join(map(str, command[:4]))} … failed in {folder}:\n{end}")
+    return done.stdout
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a part of a release, or check all of it."""
+    parser = argparse.ArgumentParser(prog="python -m tools.release")
+    parser.add_argument("part", choices=["check", "notes", "sdist", "wheel"])
+    parser.add_argument("--tag", help="with notes: the tag, which must be that of the code")
+    parser.add_argument("--stages", nargs="*", help=" ".join(each.__name__ for each in STAGES))
+    options = parser.parse_args(arguments)
+    try:
+        if options.part == "notes":
+            if options.tag:
+                check_tag(options.tag)
+            notes()
+        elif options.part == "sdist":
+            _build_source(ROOT, DIST)
+        elif options.part == "wheel":
+            build_wheel(ROOT, DIST)
+        else:
+            check(
+                [each for each in STAGES if not options.stages or each.__name__ in options.stages]
+            )
+    except FailedError as failed:
+        sys.stderr.write(f"{failed}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
