@@ -159,8 +159,14 @@ bench-clean: setup
 	@$(BIN)/python -m bench.clean $(ARGS)
 
 REPO ?= .
-demo: setup
-	@$(BIN)/python -m examples.demo '$(REPO)'
+DEMO := .cache/demo
+$(DEMO)/kafka/__init__.py: requirements.lock
+	@$(TARGET.$(INSTALLER)) '$(DEMO)' --quiet $(shell grep -o '^kafka-python==[0-9.]*' requirements.lock) && touch $@
+# The broker and one client of Python's: no tools of the tests, no Spark.
+demo:
+	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.installed $(VENV)/.runtime-$(INSTALLER)
+	@$(MAKE) --no-print-directory $(DEMO)/kafka/__init__.py
+	@PYTHONPATH='$(DEMO)' $(BIN)/python -m examples.demo '$(REPO)'
 
 demo-pipeline: setup
 	@$(BIN)/python -m examples.pipeline_demo '$(REPO)'
