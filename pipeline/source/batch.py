@@ -90,7 +90,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; without anything to read Spark passes no split."""
         settle()
-        if partition.value is None:
+        if partition is None or partition.value is None:
             return iter(())
         batches = scan(partition.value, self._columns)
         return converted(self._narrowed.keep(batches), self._schema)

@@ -8,9 +8,11 @@ topic need not pay, everything else is imported when it is used.
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
+import pyspark
 from pyspark.sql.datasource import DataSource
 
 from siltstone.pipeline.source.worker import settle
+from siltstone.pipeline.spark.releases import check_release
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -23,6 +25,7 @@ class SiltstoneSource(DataSource):
     """``spark.read.format("siltstone")`` and ``spark.readStream.format("siltstone")``."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        check_release(pyspark.__version__)
         self.options = dict(options)
         settle()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from siltstone.pipeline.columns import TYPES, check_names, choose
@@ -55,7 +55,10 @@ def converted(batches: Iterator[pa.RecordBatch], schema: StructType) -> Iterator
     Raises:
         CorruptLog: text is wanted, and the bytes are not UTF-8.
     """
-    target = to_arrow_schema(schema, timezone="UTC")
+    texts = {field.name for field in schema.fields if field.dataType.simpleString() == "string"}
+    target = pa.schema(
+        [(name, pa.string() if name in texts else TYPES[name]) for name in schema.fieldNames()]
+    )
     for batch in batches:
         columns = [
             _text(column, field.name) if column.type != field.type else column

@@ -4,23 +4,19 @@ Offsets are ``{"orders": {"0": 23, "topicId": "…"}}``: the form of Spark's Kaf
 topic's id, so that a topic which was deleted and made again is noticed. The two offsets of a
 micro-batch decide what it reads; a repeated one may have fewer records if the cleaner has worked
 meanwhile. With pins, each look at the log's end takes a pin, and the micro-batch reads from it.
+
+Spark 4.1 has no limits for sources in Python, and asks for a latest offset without saying from
+where. There, too, the options' limits hold, from the end of the last planned micro-batch.
 """
 # ruff: noqa: N802  # Spark names the methods
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from siltstone.pipeline.errors import BadOption, DataLost
@@ -36,6 +32,14 @@ from siltstone.pipeline.source.worker import settle
 from siltstone.pipeline.transports import Source, open_source
 from siltstone.storage.clock import Clock
 from siltstone.storage.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ModuleNotFoundError:  # Spark 4.1
+        SupportsTriggerAvailableNow = object
 
 _ENDS: Final = {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
 _TOPIC_ID: Final = "topicId"
@@ -58,7 +62,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._source: Source | None = None
         self._view: Manifest | None = None
         self._looked = 0.0
-        self._target: Offsets | None = None  # where a run with AvailableNow ends
+        self._reached: dict[str, Any] = {}  # the end of the last planned micro-batch
+        self._target: Offsets | None = None  # where a run to a fixed end ends
+        self._is_fixed = self._options.until_now
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state that a task needs of the reader, without anything open."""
@@ -71,18 +77,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where a stream without a checkpoint begins."""
         view = self._look()
         ranges = self._opened().ranges(view)
-        return to_json({key: wanted.start for key, wanted in ranges.items()}, view)
+        self._reached = to_json({key: wanted.start for key, wanted in ranges.items()}, view)
+        return self._reached
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next micro-batch ends.
+    def latestOffset(
+        self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None
+    ) -> dict[str, Any]:
+        """Return where the next micro-batch ends; Spark 4.1 gives neither start nor limit.
 
         Raises:
             DataLost: a topic was deleted and made again.
         """
+        start = self._reached if start is None else start
         begun = from_json(start)
         view = self._look()
         self._check_topics(start, view)
         ends = self._ends(view)
+        if self._is_fixed and self._target is None:
+            self._target = ends
         if self._target is not None:
             ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
         for key, offset in begun.items():
@@ -90,15 +102,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available = sum(end - begun.get(key, 0) for key, end in ends.items())
         if self._target is None and not self._pace.is_enough(available):
             return start
-        if isinstance(limit, ReadMaxRows):
-            ends = shared_out(self._starts(begun, view), ends, limit.max_rows)
-        max_bytes = self._options.max_bytes_per_trigger
-        if max_bytes and not isinstance(limit, ReadAllAvailable):
-            ends = within_bytes(view, self._starts(begun, view), ends, max_bytes)
+        if type(limit).__name__ != "ReadAllAvailable":  # the name: Spark 4.1 has no such class
+            max_offsets = self._options.max_offsets_per_trigger
+            if max_offsets:
+                ends = shared_out(self._starts(begun, view), ends, max_offsets)
+            max_bytes = self._options.max_bytes_per_trigger
+            if max_bytes:
+                ends = within_bytes(view, self._starts(begun, view), ends, max_bytes)
         return to_json(ends, view, start)
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> "ReadLimit":
         """Return the limit that the options set."""
+        from pyspark.sql.streaming.datasource import (  # noqa: PLC0415 - Spark 4.1 has none
+            ReadAllAvailable,
+            ReadMaxBytes,
+            ReadMaxRows,
+        )
+
         max_offsets = self._options.max_offsets_per_trigger
         if max_offsets:
             return ReadMaxRows(max_offsets)
@@ -106,8 +126,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxBytes(max_bytes) if max_bytes else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Note where the log ends now: this run ends there."""
-        self._target = self._ends(self._look(is_fresh=True))
+        """Note that this run goes to the present end of the log and no further."""
+        self._is_fixed = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return where the log ended when it was last looked at."""
@@ -119,6 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             DataLost: records between them are gone, and failOnDataLoss is true.
         """
+        self._reached = end
         begun, ended = from_json(start), from_json(end)
         if all(begun.get(key, 0) >= offset for key, offset in ended.items()):
             return []
@@ -139,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split."""
         settle()
-        if partition.value is None:
+        if partition is None or partition.value is None:
             return iter(())
         return converted(scan(partition.value, self._columns), self._schema)
 
@@ -162,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the partitions as of now or a moment ago, since Spark asks often."""
         now = self._clock.monotonic()
         lasts = _LOOK_SECONDS
-        if self._target is not None:
+        if self._is_fixed:
             lasts = self._options.pin_lease_ms / 1000 / _LOOKS_PER_LEASE
         if self._view is None or is_fresh or now - self._looked >= lasts:
             source = self._opened()
@@ -230,7 +251,7 @@ def with_stream_defaults(options: Mapping[str, str]) -> dict[str, str]:
     if ends:
         raise BadOption(
             f"a stream has no end, so {ends[0]} is not for it; leave it out, or read by "
-            "spark.read; trigger(availableNow=True) ends at what there is now"
+            "spark.read; trigger(availableNow=True) and untilNow end at what there is now"
         )
     if said.isdisjoint({"startingoffsets", "startingtimestamp", "startingoffsetsbytimestamp"}):
         return {**options, "startingOffsets": "latest"}

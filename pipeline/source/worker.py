@@ -12,8 +12,8 @@ from functools import cache
 from typing import Final
 
 _PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-_RUNTIME: Final = "SPARK_PYTHON_RUNTIME"
-"""A variable that Spark sets for its workers only."""
+_FACTORY: Final = "PYTHON_WORKER_FACTORY_"
+"""How the names of variables begin that Spark sets for its workers only."""
 
 
 @cache
@@ -29,7 +29,7 @@ def settle() -> None:
 
 def is_worker() -> bool:
     """Tell whether Spark has started this process."""
-    return os.environ.get(_RUNTIME) == "PYTHON_WORKER"
+    return any(name.startswith(_FACTORY) for name in os.environ)
 
 
 def is_pushing() -> bool:

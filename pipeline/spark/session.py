@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from siltstone.pipeline.errors import SourceUnavailable
 from siltstone.pipeline.spark.java import find_java
+from siltstone.pipeline.spark.releases import check_release
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,15 +49,18 @@ def open_session(
     With a server of Spark Connect it is one of that server, which has settings and jars of its own.
 
     Raises:
-        SourceUnavailable: PySpark, Java or a jar is missing, or workers could not read topics.
+        SourceUnavailable: PySpark, Java or a jar is missing, or workers could not read topics; or
+            the release of Spark is not supported.
     """
     try:
-        from pyspark.sql import SparkSession  # noqa: PLC0415 - an extra: it may be missing
+        import pyspark  # noqa: PLC0415 - an extra: it may be missing
+        from pyspark.sql import SparkSession  # noqa: PLC0415 - likewise
     except ModuleNotFoundError as error:
         raise SourceUnavailable(
             "PySpark is not installed here; install siltstone with its extra, in a clone of it "
             "by: pip install '.[spark]'"
         ) from error
+    check_release(pyspark.__version__)
     remote = remote_of(master)
     if remote:
         return _open_remote(remote)
@@ -90,12 +94,14 @@ def _open_remote(remote: str) -> "SparkSession":
     if remote.startswith("local"):  # a server that PySpark starts
         prepare_environment({"spark.master": remote})
     try:
-        return SparkSession.builder.remote(remote).config(_PUSHDOWN, "true").getOrCreate()
+        session = SparkSession.builder.remote(remote).config(_PUSHDOWN, "true").getOrCreate()
     except ImportError as error:
         raise SourceUnavailable(
             f"Spark Connect needs packages that are missing here ({error}); install them by: pip "
             "install 'pyspark[connect]'"
         ) from error
+    check_release(session.version)  # the server's own
+    return session
 
 
 def prepare_environment(settings: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
 """The data source's readers, called as Spark calls them, without a Java."""
 
 import pickle
+from inspect import signature
 from shutil import rmtree
 from typing import Any
 
@@ -9,7 +10,6 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -98,11 +98,15 @@ def test_batches_have_exactly_the_types_that_spark_checks(
     archive.fill_plain(30)
     schema = schema_of(*columns)
     reader = source_of(archive).reader(schema)
+    # Before Spark 4.2 it takes no time zone, which is UTC.
+    takes_zone = "timezone" in signature(to_arrow_schema).parameters
+    zone: Any = {"timezone": "UTC"} if takes_zone else {}
+    expected = to_arrow_schema(schema, **zone)
 
     for partition in reader.partitions():
         for batch in reader.read(partition):
             assert isinstance(batch, pa.RecordBatch)
-            assert to_arrow_schema(schema, timezone="UTC").equals(batch.schema)
+            assert expected.equals(batch.schema)
 
 
 def test_tasks_read_what_was_planned(archive: Archive) -> None:
@@ -174,18 +178,67 @@ class TestStream:
         archive.fill_plain(100)
         archive.fill_plain(40, topic="t", partition=1)
         reader = self.reader(archive, maxOffsetsPerTrigger="30")
-        limit = reader.getDefaultReadLimit()
         at = reader.initialOffset()
         seen: list[tuple[int, int]] = []
         reader.prepareForTriggerAvailableNow()
-        while (to := reader.latestOffset(at, limit)) != at:
+        while (to := reader.latestOffset(at)) != at:
             rows = read(reader, reader.partitions(at, to))
             assert len(rows) <= 31
             seen += [(row["partition"], row["offset"]) for row in rows]
             at = to
 
-        assert isinstance(limit, ReadMaxRows)
         assert sorted(seen) == [(0, n) for n in range(100)] + [(1, n) for n in range(40)]
+
+    def test_limits_where_spark_says_no_start(self, archive: Archive) -> None:
+        """Spark 4.1 asks so: a batch is limited from the last planned one, in a new process too.
+
+        As long as none is planned the answer stays; ``untilNow`` ends at the records of the start.
+        """
+        archive.fill_plain(100)
+        reader = self.reader(archive, maxOffsetsPerTrigger="30", untilNow="true")
+        at, ends = reader.initialOffset(), list[int]()
+        while (to := reader.latestOffset()) != at:
+            assert reader.latestOffset() == to
+            reader.partitions(at, to)
+            at = to
+            ends += from_json(at).values()
+            if len(ends) == 2:
+                rmtree(archive.root)
+                archive.fill_plain(150)
+                reader = self.reader(archive, maxOffsetsPerTrigger="40")
+                reader.partitions(at, at)  # as Spark begins in its checkpoint
+
+        assert ends == [30, 60, 100, 140, 150]
+
+    def test_a_run_until_now_leaves_later_records(self, archive: Archive) -> None:
+        """Its end is that of the first look, however long the run takes."""
+        archive.fill_plain(100)
+        clock = FakeClock()
+        options = {"subscribe": "t", "archive": str(archive.root), "startingOffsets": "earliest"}
+        options |= {"untilNow": "true", "maxOffsetsPerTrigger": "60"}
+        reader = StreamReader(options, schema_of("offset bigint"), clock)
+        at, ends = reader.initialOffset(), list[int]()
+        while (to := reader.latestOffset()) != at:
+            reader.partitions(at, to)
+            at = to
+            ends += from_json(at).values()
+            rmtree(archive.root)
+            archive.fill_plain(300)
+            clock.advance(60_000)
+
+        assert ends == [60, 100]
+
+    def test_spark_may_ask_for_all(self, archive: Archive) -> None:
+        """With ``trigger(once=True)`` it does so, whatever limit the options set."""
+        datasource = pytest.importorskip("pyspark.sql.streaming.datasource")  # 4.1 has none
+        archive.fill_plain(100)
+        reader = self.reader(archive, maxOffsetsPerTrigger="30")
+        start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+
+        assert limit == datasource.ReadMaxRows(30)
+        assert list(from_json(reader.latestOffset(start, limit)).values()) == [30]
+        everything = reader.latestOffset(start, datasource.ReadAllAvailable())
+        assert list(from_json(everything).values()) == [100]
 
     def test_a_run_to_a_fixed_end_looks_again_to_keep_its_pin(self, archive: Archive) -> None:
         """Later records are not for it; a quarter of the lease later the log is looked at."""
@@ -198,19 +251,19 @@ class TestStream:
         rmtree(archive.root)
 
         clock.advance(14_000)
-        found = reader.latestOffset(at, ReadAllAvailable())
+        found = reader.latestOffset(at)
         clock.advance(2_000)
 
         assert list(from_json(found).values()) == [100]
         with pytest.raises(SourceUnavailable):
-            reader.latestOffset(at, ReadAllAvailable())
+            reader.latestOffset(at)
 
     def test_a_replayed_micro_batch_is_the_same(self, archive: Archive) -> None:
         """The records follow from the two offsets alone, in a new process too."""
         archive.fill_plain(100)
-        first = self.reader(archive)
+        first = self.reader(archive, maxOffsetsPerTrigger="37")
         start = first.initialOffset()
-        end = first.latestOffset(start, ReadMaxRows(37))
+        end = first.latestOffset(start)
 
         rows = read(first, first.partitions(start, end))
         again = self.reader(archive)
@@ -224,7 +277,7 @@ class TestStream:
         start = self.reader(archive).initialOffset()
         (archive.root / "log-start-offset-checkpoint").write_text("0\n1\nt 0 60\n")
         strict, lenient = self.reader(archive), self.reader(archive, failOnDataLoss="false")
-        end = lenient.latestOffset(start, ReadAllAvailable())
+        end = lenient.latestOffset(start)
 
         with pytest.raises(DataLost, match="offset 0 of t-0 is gone: the log has 60 to 100"):
             strict.partitions(start, end)
@@ -235,10 +288,10 @@ class TestStream:
         """Partitions that are added while the stream rests are read whole."""
         archive.fill_plain(10)
         before = self.reader(archive)
-        at = before.latestOffset(before.initialOffset(), ReadAllAvailable())
+        at = before.latestOffset(before.initialOffset())
         archive.fill([[make_batch(5)]], partition=1)
         after = self.reader(archive)
-        to = after.latestOffset(at, ReadAllAvailable())
+        to = after.latestOffset(at)
 
         assert read(after, after.partitions(at, to)) == [
             {"partition": 1, "offset": n} for n in range(5)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
 from siltstone.pipeline.errors import BadOption
@@ -28,10 +27,8 @@ from tests.support.produced import create_topic, delete_topic, numbered, produce
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 names = (f"stream-{number}" for number in count())
-SECONDS = 200
 KILLS = 20
 
 in_spark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -69,26 +66,31 @@ class Stream:
         self._at = at
         self.sink = Sink()
 
-    def run(self, **options: str) -> "StreamingQuery":
-        """Read all that there is and return when that is done."""
+    def run(self, **options: str) -> None:
+        """Read all that there is and return when that is done.
+
+        On Spark 4.1 availableNow is one batch for a source in Python, of what the limit lets pass.
+        """
+        has_batches = not self._spark.version.startswith("4.1.")
         query = (
             self._spark.readStream.format("siltstone")
             .option("subscribe", self._topic)
             .option("data", str(self._process.folder))
             .option("kafka.bootstrap.servers", self._process.bootstrap)
             .option("startingOffsets", "earliest")
+            .option("untilNow", not has_batches)
             .options(**options)
             .load()
             .writeStream.foreachBatch(self.sink)
             .option("checkpointLocation", str(self._at))
-            .trigger(availableNow=True)
-            .start()
         )
+        if has_batches:
+            query = query.trigger(availableNow=True)
+        running = query.start()
         try:
-            assert query.awaitTermination(SECONDS)
+            running.processAllAvailable()
         finally:
-            query.stop()
-        return query
+            running.stop()
 
 
 @pytest.fixture
@@ -177,7 +179,7 @@ def test_a_micro_batch_is_planned_by_the_end_of_a_hot_log(
     reader = StreamReader(asked, StructType([StructField("offset", LongType())]))
     read = _Headers(monkeypatch)
     try:
-        offset = reader.latestOffset({topic: {"0": 1950}}, ReadAllAvailable())
+        offset = reader.latestOffset({topic: {"0": 1950}})
         read.count = 0
         (planned,) = reader.partitions({topic: {"0": 1950}}, offset)
         (limited,) = reader.partitions({topic: {"0": 1000}}, {topic: {"0": 1010}})

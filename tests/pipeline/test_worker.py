@@ -20,7 +20,7 @@ def unsettled() -> Iterator[None]:
 
 def test_what_a_worker_has_imported_is_not_collected_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is frozen once: what comes later is garbage as ever when nobody needs it."""
-    monkeypatch.setenv("SPARK_PYTHON_RUNTIME", "PYTHON_WORKER")
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "a secret")
     before = gc.get_freeze_count()
 
     settle()
@@ -34,7 +34,7 @@ def test_what_a_worker_has_imported_is_not_collected_again(monkeypatch: pytest.M
 
 def test_other_processes_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A driver, or a job without Spark, collects as it likes."""
-    monkeypatch.delenv("SPARK_PYTHON_RUNTIME", raising=False)
+    monkeypatch.delenv("PYTHON_WORKER_FACTORY_SECRET", raising=False)
     before = gc.get_freeze_count()
 
     settle()

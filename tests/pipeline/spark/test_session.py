@@ -1,6 +1,8 @@
 """Java, interpreters and jars: found, or one sentence on what to do."""
 
+import importlib.metadata
 import os
+import re
 import sys
 from pathlib import Path
 from zipfile import ZipFile
@@ -10,8 +12,12 @@ import pytest
 
 from siltstone.pipeline.command import doctor
 from siltstone.pipeline.errors import SourceUnavailable
+from siltstone.pipeline.source.datasource import SiltstoneSource
 from siltstone.pipeline.spark import java, session
+from siltstone.pipeline.spark.releases import SUPPORTED, check_release
 from tests.support.programs import run_to_end
+
+PAGE = Path(__file__).parents[3] / "docs" / "pipeline.md"
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -118,6 +124,35 @@ def test_doctor_says_what_is_here(
     assert "ok       java       17, x\n" in said
     assert "without  connector  no jars" in said
     assert "MISSING  data       " in said
+
+
+def test_releases_of_the_table_are_taken() -> None:
+    """That of the documents, and each in all of its versions."""
+    table = re.findall(r"^\| (4\.\d+) \|", PAGE.read_text(), re.MULTILINE)
+
+    assert tuple(table) == SUPPORTED
+    for release in table:
+        check_release(f"{release}.4")
+        check_release(f"{release}.0.dev1")
+
+
+@pytest.mark.parametrize("version", ["4.0.2", "4.4.0.dev1", "3.5.9", "5.0.0"])
+def test_another_release_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """By the session before Java starts, by the source, and by doctor: the same sentence."""
+    sentence = (
+        f"Spark {version} is not one of the releases that are supported here, 4.1, 4.2 and 4.3"
+    )
+    monkeypatch.setattr(pyspark, "__version__", version)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: version)
+
+    with pytest.raises(SourceUnavailable, match=sentence):
+        session.open_session("tests")
+    with pytest.raises(SourceUnavailable, match=sentence):
+        SiltstoneSource({})
+    assert doctor.main([]) == 1
+    assert f"MISSING  pyspark    {sentence}" in capsys.readouterr().out
 
 
 def run_as_worker(script: str, code: str, *path: str) -> list[str]:
