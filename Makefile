@@ -298,7 +298,7 @@ stream-kills: setup
 
 table-histories: HISTORIES := $(if $(filter command line,$(origin HISTORIES)),$(HISTORIES),1000)
 table-histories: setup
-	@TABLE_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/pipeline/test_other_writers.py -k test_history $(ARGS)
+	@TABLE_FIRST=$(FIRST) TABLE_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/pipeline/test_other_writers.py -k test_history $(ARGS)
 
 sbom: $(VENV)/.runtime-$(INSTALLER)
 	@mkdir -p dist

@@ -2,25 +2,20 @@
 
 The second writer is delta-rs or pyiceberg itself. A table must equal a dictionary that follows all
 commits in their order, or the job is refused with one sentence. `make table-histories HISTORIES=…`
-plays more of them; a failed one is played again by its seed.
+plays more of them, from seed ``FIRST`` on.
 """
 
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from siltstone.pipeline.errors import PipelineError, Refused
-from tests.support.meddling import LAKES, MEDDLING, Killed, Watched, meddle
+from siltstone.pipeline.errors import Refused
+from tests.support.meddling import JOBS, LAKES, MEDDLING, Schedule, Watched, meddle
 
-HISTORIES = range(int(os.environ.get("TABLE_HISTORIES") or 20))
-JOBS: dict[str, Callable[[Watched], object]] = {
-    "whole": lambda watched: watched.snapshot(),
-    "increment": lambda watched: watched.snapshot(incremental=True),
-    "stream": lambda watched: watched.stream(),
-}
+FIRST = int(os.environ.get("TABLE_FIRST") or 0)
+HISTORIES = range(FIRST, FIRST + int(os.environ.get("TABLE_HISTORIES") or 20))
 
 
 @pytest.mark.slow
@@ -86,39 +81,7 @@ def test_a_writer_that_is_always_first(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", HISTORIES)
 def test_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """A random schedule of jobs and of another writer, also within jobs, which may be killed.
-
-    Even seeds play it on Delta, odd ones on Iceberg.
-    """
-    chance = random.Random(seed)
+    """A random schedule: even seeds on Delta, odd ones on Iceberg."""
     watched = Watched(tmp_path, LAKES[seed % len(LAKES)], monkeypatch, seed=seed)
 
-    def within(_: str) -> None:
-        drawn = chance.random()
-        if drawn < 0.06:
-            meddle(watched, chance.choice(MEDDLING), chance)
-        elif drawn < 0.07:
-            raise Killed
-
-    refused: list[str] = []
-    for number in range(12):
-        watched.log.write(chance.randrange(60))
-        if chance.random() < 0.3:
-            meddle(watched, chance.choice(MEDDLING), chance)
-        if watched.has_table() and chance.random() < 0.05:
-            watched.make_again()
-        job = chance.choice(list(JOBS))
-        watched.meddle = within
-        try:
-            JOBS[job](watched)
-        except Killed:
-            pass
-        except PipelineError as refusal:
-            refused.append(str(refusal))
-        watched.meddle = lambda _: None
-
-        assert watched.found() == watched.expected, f"seed {seed}, job {number}, {job}"
-    watched.log.write(30)
-    watched.snapshot(incremental=True)
-    assert watched.found() == watched.expected
-    assert not [sentence for sentence in refused if "\n" in sentence]
+    Schedule(watched, random.Random(seed)).play()

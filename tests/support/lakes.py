@@ -2,7 +2,7 @@
 
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,22 +12,36 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
-from pyiceberg.expressions import And, EqualTo, Or
+from pyiceberg.expressions import And, BooleanExpression, EqualTo, Or
 
 from siltstone.pipeline.sinks.table import open_table
 
 if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 
 @contextmanager
 def iceberg_table(target: str) -> "Iterator[Table]":
-    """Yield the table of ``iceberg:WAREHOUSE/TABLE`` as pyiceberg opens it."""
-    warehouse, _, name = target.removeprefix("iceberg:").rpartition("/")
-    uri = f"sqlite:///{warehouse}/catalog.db"
-    catalog = load_catalog("siltstone", type="sql", uri=uri, warehouse=Path(warehouse).as_uri())
+    """Yield a table as pyiceberg opens it, in a warehouse or in a catalogue of its settings."""
+    with iceberg_catalog(target) as (catalog, name):
+        yield catalog.load_table(name)
+
+
+@contextmanager
+def iceberg_catalog(target: str) -> "Iterator[tuple[Catalog, tuple[str, ...]]]":
+    """Yield the catalogue of a table, and its name there."""
+    place = target.removeprefix("iceberg:")
+    warehouse, _, table = place.rpartition("/")
+    if warehouse:
+        uri = f"sqlite:///{warehouse}/catalog.db"
+        catalog = load_catalog("siltstone", type="sql", uri=uri, warehouse=Path(warehouse).as_uri())
+        name: tuple[str, ...] = ("default", table)
+    else:
+        first, *rest = place.split(".")
+        catalog, name = load_catalog(first), tuple(rest)
     with closing(catalog):
-        yield catalog.load_table(("default", name))
+        yield catalog, name
 
 
 def read(target: str) -> pa.Table | None:
@@ -95,13 +109,23 @@ class OtherWriter:
                 rows, "t.key = s.key and t.partition = s.partition", "s", "t"
             ).when_matched_update_all().when_not_matched_insert_all().execute()
             return
-        named = [
-            And(EqualTo("key", row["key"]), EqualTo("partition", row["partition"]))  # type: ignore[call-arg, arg-type]
-            for row in rows.to_pylist()
-        ]
         with iceberg_table(self.target) as table, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no row was deleted
-            table.overwrite(rows, named[0] if len(named) == 1 else Or(*named))
+            table.overwrite(
+                rows, _any_of((row["partition"], row["key"]) for row in rows.to_pylist())
+            )
+
+    def delete(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """Delete rows by partition and key."""
+        if self.kind == "delta":
+            named = [
+                f"(partition = {partition} and key = X'{key.hex()}')" for partition, key in keys
+            ]
+            DeltaTable(self._place).delete(" or ".join(named))
+            return
+        with iceberg_table(self.target) as table, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as above
+            table.delete(_any_of(keys))
 
     def make_again(self) -> None:
         """Delete the table with its history."""
@@ -110,7 +134,39 @@ class OtherWriter:
             return
         with iceberg_table(self.target) as table:
             table.catalog.drop_table(table.name())
-            shutil.rmtree(table.location().removeprefix("file://"))
+            if table.location().startswith("file://"):
+                shutil.rmtree(table.location().removeprefix("file://"))
+
+    def create(self, rows: pa.Table) -> None:
+        """Make a table of rows."""
+        if self.kind == "iceberg":
+            with iceberg_catalog(self.target) as (catalog, name):
+                catalog.create_table(name, rows.schema)
+        self.append(rows)
+
+    def version(self) -> str:
+        """Return the version of the table."""
+        if self.kind == "delta":
+            return str(DeltaTable(self._place).version())
+        with iceberg_table(self.target) as table:
+            return str(table.metadata.current_snapshot_id)
+
+    def versions(self) -> set[str]:
+        """Return the versions to which `restore` can go."""
+        if self.kind == "delta":
+            return {str(commit["version"]) for commit in DeltaTable(self._place).history()}
+        with iceberg_table(self.target) as table:
+            return {str(each.snapshot_id) for each in table.history()} & {
+                str(each.snapshot_id) for each in table.snapshots()
+            }
+
+    def restore(self, version: str) -> None:
+        """Go back to a version."""
+        if self.kind == "delta":
+            DeltaTable(self._place).restore(int(version))
+            return
+        with iceberg_table(self.target) as table:
+            table.manage_snapshots().rollback_to_snapshot(int(version)).commit()
 
     def append(self, rows: pa.Table) -> None:
         """Add rows."""
@@ -140,3 +196,11 @@ class OtherWriter:
             ids = [each.snapshot_id for each in table.snapshots() if each != current]
             if ids:
                 table.maintenance.expire_snapshots().by_ids(ids).commit()
+
+
+def _any_of(keys: Iterable[tuple[int, bytes]]) -> BooleanExpression:
+    named = [
+        And(EqualTo("partition", partition), EqualTo("key", key))  # type: ignore[call-arg, arg-type]
+        for partition, key in keys
+    ]
+    return named[0] if len(named) == 1 else Or(*named)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,27 @@ from deltalake import DeltaTable
 from pyiceberg.table import Transaction
 
 from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from siltstone.pipeline.jobs.stream import BatchWriter, Origin, StreamSpec, StreamSummary
+from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.sinks import staging
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.staging import StagedFile
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.transports import open_source
 from tests.support.keyed_log import KeyedLog
 from tests.support.lakes import Batch, OtherWriter, read
 
 Rows = dict[tuple[int, bytes], bytes]
 LAKES = ("delta:{}/table", "iceberg:{}/w/table")
-MEDDLING = ("compact", "rewrite", "vacuum", "upsert", "expire")
+MEDDLING = ("compact", "rewrite", "vacuum", "upsert", "delete", "expire")
+JOBS: "dict[str, Callable[[Watched], object]]" = {
+    "whole": lambda watched: watched.snapshot(),
+    "increment": lambda watched: watched.snapshot(incremental=True),
+    "stream": lambda watched: watched.stream(),
+}
 
 
 class Killed(BaseException):
@@ -45,8 +54,10 @@ class Watched:
         self.steps: list[str] = []
         self.meddle: Callable[[str], None] = lambda _: None
         self._offsets: dict[int, int] = {}
+        self._moments: dict[str, tuple[Rows, dict[int, int]]] = {}
+        self.is_foreign = False
         self._spec = StreamSpec(topic="t", target=self.target, checkpoint=root / "checkpoint")
-        self._batches = 0
+        self._streams = 0
         self._is_inside = False
         self._watch(monkeypatch)
 
@@ -64,23 +75,55 @@ class Watched:
         batch = Batch(pa.Table.from_pylist(rows, schema=self._spec.schema))
         sink = open_table(self.target)
         with sink.held():
-            origin = Origin(topic_id="AAAAAAAAAAAAAAAAAAAABw")
-            writer = BatchWriter(sink, self._spec, StreamSummary(), LocalEngine(1), origin)
-            writer.write(batch, self._batches)  # type: ignore[arg-type]
+            with open_source(
+                ReadOptions.parse({"archive": str(self.log.root), "subscribe": "t"})
+            ) as source:
+                origin = Origin(topic_id=source.view().partitions[0].topic_id)
+            self._streams += 1  # each has a checkpoint of its own: two may run at once
+            spec = replace(self._spec, checkpoint=self._spec.checkpoint / str(self._streams))
+            writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), origin)
+            writer.write(batch, 0)  # type: ignore[arg-type]
 
     def upsert(self, values: Mapping[tuple[int, bytes], bytes]) -> None:
         """Put rows in place as another writer, of keys that the topic may have."""
+        self.other.upsert(self._rows(values))
+        self.expected |= values
+
+    def delete(self, keys: Iterable[tuple[int, bytes]]) -> None:
+        """Delete rows as another writer."""
+        self.other.delete(keys)
+        for key in keys:
+            self.expected.pop(key, None)
+
+    def make_again(self, values: Rows | None = None) -> None:
+        """Delete the table, as another writer; with rows it makes one of its own."""
+        self.other.make_again()
+        self.expected, self._offsets, self._moments = {}, {}, {}
+        self.is_foreign = bool(values)
+        if values:
+            self.other.create(self._rows(values))
+            self.expected |= values
+
+    def note(self) -> None:
+        """Note the version of the table, to which `restore` may go back."""
+        if self.has_table():
+            self._moments[self.other.version()] = dict(self.expected), dict(self._offsets)
+
+    def restore(self, chance: random.Random) -> None:
+        """Go back to one of the noted versions, as another writer."""
+        versions = self.other.versions() & self._moments.keys() - {self.other.version()}
+        if versions:
+            version = chance.choice(sorted(versions))
+            self.other.restore(version)
+            expected, offsets = self._moments[version]
+            self.expected, self._offsets = dict(expected), dict(offsets)
+
+    def _rows(self, values: Mapping[tuple[int, bytes], bytes]) -> pa.Table:
         rows = [
             {"key": key, "value": value, "partition": partition, "offset": 0, "timestamp": 0}
             for (partition, key), value in values.items()
         ]
-        self.other.upsert(pa.Table.from_pylist(rows, schema=self._spec.schema))
-        self.expected |= values
-
-    def make_again(self) -> None:
-        """Delete the table, as another writer."""
-        self.other.make_again()
-        self.expected, self._offsets = {}, {}
+        return pa.Table.from_pylist(rows, schema=self._spec.schema)
 
     def has_table(self) -> bool:
         """Tell whether the table has rows."""
@@ -98,6 +141,7 @@ class Watched:
 
     def _committed(self, state: TableState, *, replaces: bool) -> None:
         """Follow a commit of a job: it has the records between the table's offsets and its own."""
+        assert not self.is_foreign, "a job has changed the table of another writer"
         if replaces:
             self.expected, self._offsets = {}, {}
         for partition, offset, key, value in self.log.records:
@@ -127,7 +171,7 @@ class Watched:
             try:
                 return commit(sink, *arguments, replaces=replaces)
             finally:
-                replacing.clear()
+                replacing.pop()
 
         def watch(
             sink: Lake,
@@ -176,8 +220,71 @@ def meddle(watched: Watched, how: str, chance: random.Random) -> None:
     """Do something to the table as another writer, if it exists."""
     if not watched.has_table():
         return
+    keys = [(chance.randrange(2), b"k%d" % chance.randrange(420)) for _ in range(3)]
     if how == "upsert":
-        keys = [(chance.randrange(2), b"k%d" % chance.randrange(420)) for _ in range(3)]
         watched.upsert({key: b"other-%d" % chance.randrange(1000) for key in keys})
+    elif how == "delete":
+        watched.delete(keys)
     else:
         getattr(watched.other, how)()
+
+
+class Schedule:
+    """A random schedule of jobs and of other writers, also within jobs, which may be killed.
+
+    Within a job another one may run, too. The table is deleted, also for one of another writer, or
+    an earlier version restored; the topic is deleted and made again.
+    """
+
+    def __init__(self, watched: Watched, chance: random.Random) -> None:
+        self._watched = watched
+        self._chance = chance
+        self._refused: list[str] = []
+
+    def play(self, jobs: int = 12) -> None:
+        """Play so many jobs; after each the table must be the expected one."""
+        watched = self._watched
+        for number in range(jobs):
+            watched.log.write(self._chance.randrange(60))
+            self._before(number)
+            job = self._chance.choice(list(JOBS))
+            watched.meddle = self._within
+            self._run(job)
+            watched.meddle = lambda _: None
+            assert watched.found() == watched.expected, f"job {number}, {job}"
+            watched.note()
+        if watched.is_foreign:
+            watched.make_again()
+        watched.log.write(30)
+        watched.snapshot(incremental=True)
+        assert watched.found() == watched.expected
+        assert not [sentence for sentence in self._refused if "\n" in sentence]
+
+    def _before(self, number: int) -> None:
+        watched, chance = self._watched, self._chance
+        if chance.random() < 0.3:
+            meddle(watched, chance.choice(MEDDLING), chance)
+        drawn = chance.random()
+        if drawn < 0.03:
+            watched.log.remake(topic_id=100 + number)
+        elif watched.has_table() and drawn < 0.1:
+            watched.make_again({(0, b"k1"): b"foreign"} if drawn < 0.05 else None)
+        elif watched.has_table() and drawn < 0.15:
+            watched.restore(chance)
+
+    def _within(self, _: str) -> None:
+        drawn = self._chance.random()
+        if drawn < 0.06:
+            meddle(self._watched, self._chance.choice(MEDDLING), self._chance)
+        elif drawn < 0.07:
+            raise Killed
+        elif drawn < 0.08:
+            self._run(self._chance.choice(list(JOBS)))
+
+    def _run(self, job: str) -> None:
+        try:
+            JOBS[job](self._watched)
+        except Killed:
+            pass
+        except PipelineError as refusal:
+            self._refused.append(str(refusal))
