@@ -254,6 +254,7 @@ image-check: setup
 jars:
 	@tests/kafka/jars.sh
 	@tests/kafka/jars.sh tests/connector connector-jars
+	@tests/kafka/jars.sh tests/catalogue catalogue-jars
 
 PROMETHEUS := $(or $(SILTSTONE_CACHE),.cache)/prometheus
 prometheus: $(PROMETHEUS)/usr/bin/promtool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO, parquet_file_to_data_file
 from pyiceberg.serializers import FromInputFile
@@ -23,7 +23,7 @@ from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption, Refused
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
-from siltstone.pipeline.sinks.staging import Folder, StagedFile
+from siltstone.pipeline.sinks.staging import Folder, StagedFile, conflict
 from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 if TYPE_CHECKING:
@@ -54,15 +54,13 @@ class IcebergSink(Lake):
 
     @cached_property
     def folder(self) -> Folder:
-        """Where tasks write."""
+        """Where tasks write; a catalogue says where and by which keys once it has the table."""
         table = self._table
+        if table is None and self._warehouse is None:
+            table = self._create()
+        properties, place = {}, f"file://{self.place}/data"
         if table is not None:
             properties, place = table.io.properties, table.location_provider().data_path
-        else:
-            properties, place = {}, f"{self._new_location}/data"
-            if self._warehouse is None:
-                with closing(self._catalog()) as catalog:
-                    properties = catalog.properties
         scheme, host, path = PyArrowFileIO.parse_location(place)
         files = PyArrowFileIO(properties).fs_by_scheme(scheme, host)
         return Folder(files=files, path=path, uri=place)
@@ -120,23 +118,25 @@ class IcebergSink(Lake):
                     )
 
     def _create(self) -> "Table":
+        """Create the table.
+
+        Raises:
+            Conflict: Another writer has done so since it was looked for.
+        """
+        location = None
         if self._warehouse is not None:
             self._warehouse.mkdir(parents=True, exist_ok=True)
+            location = f"file://{self.place}"
         with closing(self._catalog()) as catalog:
             catalog.create_namespace_if_not_exists(self._namespace)
-            return catalog.create_table(
-                self._identifier, schema=self._new_columns, location=self._new_location
-            )
-
-    @cached_property
-    def _new_location(self) -> str:
-        """The place of the table that is to be created."""
-        if self._warehouse is not None:
-            return f"file://{self.place}"
-        with closing(self._catalog()) as catalog:
-            catalog.create_namespace_if_not_exists(self._namespace)
-            new = catalog.create_table_transaction(self._identifier, schema=self._new_columns)
-            return new.table_metadata.location
+            try:
+                return catalog.create_table(
+                    self._identifier, schema=self._new_columns, location=location
+                )
+            except TableAlreadyExistsError as error:
+                raise conflict(self.place, error) from error
+            finally:
+                self.look()
 
     def _version(self) -> str:
         if self._table is None:
@@ -209,6 +209,7 @@ class IcebergSink(Lake):
 
         Raises:
             BadOption: pyiceberg is not configured for it.
+            SinkFailed: It is not reached.
         """
         if self._warehouse is not None:
             uri = f"sqlite:///{self._warehouse / 'catalog.db'}"
@@ -222,6 +223,8 @@ class IcebergSink(Lake):
                 f"pyiceberg has no catalogue {self._catalog_name} ({error}); describe it in "
                 f".pyiceberg.yaml or by PYICEBERG_CATALOG__{self._catalog_name.upper()}__URI"
             ) from error
+        except Exception as error:  # as above
+            raise self.not_opened(error) from error
 
 
 def _rewrite(

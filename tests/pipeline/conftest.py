@@ -44,4 +44,13 @@ def connector() -> None:
         pytest.skip(str(lack))
 
 
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of an S3 server with a bucket."""
+    from tests.support.object_store import serving_s3  # noqa: PLC0415 - PySpark, as above
+
+    with serving_s3() as address:
+        yield address
+
+
 pipeline_broker = a_process(scope="package")

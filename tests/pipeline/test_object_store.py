@@ -4,9 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pyarrow as pa
 import pytest
@@ -15,40 +13,11 @@ from pyiceberg.catalog import load_catalog
 
 from siltstone.pipeline.sinks.staging import write_tables
 from siltstone.pipeline.sinks.table import open_table
-from tests.support.kafka import cache_folder
 from tests.support.keyed_log import KeyedLog
+from tests.support.object_store import ACCESS, BUCKET, catalogue_variables
 from tests.support.programs import run_to_end
 
-BUCKET = "lake"
-SERVER = """
-import sys
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-sys.stdin.read()
-"""
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """The address of an S3 server with a bucket."""
-    folder = cache_folder() / "s3-server"
-    if not (folder / "moto").is_dir():
-        pytest.skip("moto: not unpacked; make s3-server does it")
-    environ = {**os.environ, "PYTHONPATH": str(folder)}
-    command = [sys.executable, "-c", SERVER]
-    with subprocess.Popen(
-        command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        address = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        with urlopen(Request(f"{address}/{BUCKET}", method="PUT")):
-            pass
-        yield address
-        server.stdin.close()
 
 
 class Place:
@@ -69,18 +38,14 @@ class Place:
             "warehouse": f"s3://{BUCKET}/{name}",
             "s3.endpoint": endpoint,
             "s3.region": "us-east-1",
-            "s3.access-key-id": "somebody",
-            "s3.secret-access-key": "a secret",
+            **ACCESS,
         }
 
     def run(self, job: str, target: str, *more: str) -> subprocess.CompletedProcess[str]:
         """Run a job as a process of its own."""
         command = [sys.executable, "-m", "siltstone.pipeline", job, "t", "--to", target, *more]
         command += ["--archive", str(self.log.root), "--engine", "local"]
-        catalog = {
-            f"PYICEBERG_CATALOG__SHOP__{name.upper().replace('.', '__').replace('-', '_')}": value
-            for name, value in self.catalog.items()
-        }
+        catalog = catalogue_variables("shop", self.catalog)
         return run_to_end(command, env={**os.environ, **self.access, **catalog}, timeout=120)
 
 
