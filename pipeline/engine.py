@@ -112,6 +112,7 @@ class SparkEngine:
 
     def __init__(self, session: "SparkSession") -> None:
         self.clock = Clock()
+        self.session = session
         self._context = session.sparkContext
         self.cores = self._context.defaultParallelism
 

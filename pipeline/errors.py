@@ -1,6 +1,11 @@
 """The errors of jobs: each is one sentence that says what to do next."""
 # ruff: noqa: N818  # each name says what is the matter
 
+import re
+from typing import Final
+
+_OF_PYTHON: Final = re.compile(r"^\w*(?:Error|Exception): .+$", re.MULTILINE)
+
 
 class PipelineError(Exception):
     """A fault that its sentence explains; without ``--debug`` a command prints nothing more."""
@@ -28,3 +33,9 @@ class SnapshotExpired(PipelineError):
 
 class SourceUnavailable(PipelineError):
     """No broker answers, or there is no data at the place."""
+
+
+def python_error_in(text: str) -> str:
+    """Return the last error of Python in a text with stacks of Java, too; empty without one."""
+    found = _OF_PYTHON.findall(text)
+    return found[-1] if found else ""

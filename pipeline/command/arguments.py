@@ -111,7 +111,6 @@ def _add_stream(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     _add_target(parser)
     parser.add_argument("--checkpoint", required=True, type=_path, metavar="DIR")
     parser.add_argument("--via", choices=("siltstone", "connector"), default="siltstone")
-    parser.add_argument("--jars", default="", metavar="DIR", help="of the connector")
     parser.add_argument("--once", action="store_true", help="read up to the present end, then end")
     parser.add_argument(
         "--append", action="store_true", help="keep every record, not the last of each key"
@@ -178,6 +177,9 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--master", help="of Spark, or sc://HOST:PORT; spark-submit sets it by itself"
+    )
+    group.add_argument(
+        "--jars", default="", metavar="DIR", help="of packages of Spark: Delta's, the connector's"
     )
     group.add_argument("--cores", type=int, help="processes of the local engine")
     group.add_argument("--debug", action="store_true", help="show whole stack traces")

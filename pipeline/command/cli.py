@@ -16,14 +16,13 @@ from siltstone.config.properties import properties_entries
 from siltstone.pipeline import settings
 from siltstone.pipeline.command.arguments import make_parser
 from siltstone.pipeline.engine import Engine, LocalEngine, spark_engine
-from siltstone.pipeline.errors import BadOption, PipelineError
+from siltstone.pipeline.errors import BadOption, PipelineError, python_error_in
 from siltstone.protocol.errors import visible
 
 _PASSED_ON: Final = ("bootstrap", "data", "control", "archive", "transport")
 _USAGE: Final = 2
 _PACKAGE: Final = PipelineError.__module__.rpartition(".")[0]
 _OF_A_WORKER: Final = re.compile(rf"^{re.escape(_PACKAGE)}\.[\w.]+: (.+)$", re.MULTILINE)
-_OF_PYTHON: Final = re.compile(r"^(\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -93,9 +92,10 @@ def engine_of(options: Namespace) -> Iterator[Engine]:
         finally:
             local.close()
         return
-    from siltstone.pipeline.spark.session import open_session  # noqa: PLC0415  # Spark, only where it is asked for
+    from siltstone.pipeline.spark.session import jars_in, open_session  # noqa: PLC0415  # Spark, only where it is asked for
 
-    session = open_session(f"siltstone {options.job}", master=options.master)
+    jars = jars_in(options.jars)
+    session = open_session(f"siltstone {options.job}", master=options.master, jars=jars)
     try:
         yield spark_engine(session)
     finally:
@@ -194,8 +194,8 @@ def _plan(options: Namespace) -> int:
 
 
 def _stream(options: Namespace) -> int:
-    from siltstone.pipeline.jobs.stream import StreamSpec, connector_jars, stream  # noqa: PLC0415  # as above
-    from siltstone.pipeline.spark.session import open_session, remote_of  # noqa: PLC0415
+    from siltstone.pipeline.jobs.stream import StreamSpec, stream  # noqa: PLC0415  # as above
+    from siltstone.pipeline.spark.session import jars_in, open_session, remote_of  # noqa: PLC0415
 
     if options.engine == "local":
         raise BadOption("stream is Spark's: leave --engine local out")
@@ -214,7 +214,12 @@ def _stream(options: Namespace) -> int:
         upsert=not options.append,
         headers=options.headers,
     )
-    jars = connector_jars(options.jars) if options.via == "connector" else ()
+    if options.via == "connector" and not options.jars:
+        raise BadOption(
+            "--via connector wants --jars DIR with Spark's Kafka connector, its token provider, "
+            "kafka-clients and commons-pool2; make jars fetches them from Maven"
+        )
+    jars = jars_in(options.jars)
     session = open_session(f"siltstone stream {options.topic}", master=options.master, jars=jars)
     try:
         summary = stream(session, read_options(options), spec)
@@ -240,9 +245,9 @@ def sentence_of(error: Exception) -> str:
     ours = _OF_A_WORKER.findall(text)
     if ours:
         return str(ours[-1])
-    theirs = _OF_PYTHON.findall(text)
+    theirs = python_error_in(text)
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    said = f"{theirs[-1][0]}: {theirs[-1][1]}" if theirs else f"{type(error).__name__}: {first}"
+    said = theirs or f"{type(error).__name__}: {first}"
     return f"the job failed ({said}); run it again with --debug for all there is to say"
 
 

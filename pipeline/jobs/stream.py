@@ -240,7 +240,7 @@ class BatchWriter:
             shutil.rmtree(folder)
         self._summary.rows += rows or 0
         self._summary.repeated += rows is None
-        self._sink.compact()
+        self._sink.compact(self._engine)
 
     def _stage(self, frame: "DataFrame", folder: Path) -> None:
         """Write a batch beside the checkpoint, by Spark.
@@ -421,18 +421,3 @@ def _reader(session: "SparkSession", options: Mapping[str, str], spec: StreamSpe
 
 def _has_limit(options: Mapping[str, str]) -> bool:
     return any(name.lower() in {"maxoffsetspertrigger", "maxbytespertrigger"} for name in options)
-
-
-def connector_jars(folder: str) -> tuple[str, ...]:
-    """Return the jars of Spark's Kafka connector.
-
-    Raises:
-        BadOption: They are missing.
-    """
-    found = tuple(str(path) for path in sorted(Path(folder or ".").glob("*.jar"))) if folder else ()
-    if not found:
-        raise BadOption(
-            "--via connector wants --jars DIR with Spark's Kafka connector, its token provider, "
-            "kafka-clients and commons-pool2; make jars fetches them from Maven"
-        )
-    return found

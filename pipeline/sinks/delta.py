@@ -13,11 +13,13 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow import fs
 
-from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.engine import Engine, SparkEngine
+from siltstone.pipeline.sinks.delta_spark import SparkTable, state_of
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
 from siltstone.pipeline.sinks.staging import Folder, StagedFile
 from siltstone.pipeline.sinks.state import PROPERTY, TableState
+from siltstone.pipeline.spark.session import has_delta
 
 _KEEPING_ROWS: Final = {
     "OPTIMIZE",
@@ -80,12 +82,17 @@ class DeltaSink(Lake):
         mode = "overwrite" if replaces else "append"
         self._table.create_write_transaction([*adds], mode, fields, commit_properties=properties)
 
-    def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:  # noqa: ARG002  # the library has threads of its own
+    def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
         table = self._table
         if table is None:
             raise FileNotFoundError(self.place)
         before = table.version()
-        if rewrite.changes:
+        by_spark = self._by_spark(engine)
+        if not rewrite.changes:
+            is_made = False
+        elif by_spark is not None:
+            is_made = by_spark.merge(before, state, rewrite)
+        else:
             same = "t.key = s.key and t.partition = s.partition"
             table.merge(
                 _twice(rewrite),
@@ -97,19 +104,30 @@ class DeltaSink(Lake):
                 {name: f"s.{name}" for name in rewrite.schema.names},
                 f"s.{_IS_NEW.name} and s.value is not null",
             ).execute()
-        if table.version() == before:  # a merge that changes no row leaves no commit
+            is_made = table.version() > before
+        if not is_made:  # a merge that changes no row leaves no commit
             self._write(state, rewrite.schema, [], replaces=False)
         return ()
 
-    def compact(self) -> None:
+    def _by_spark(self, engine: Engine) -> SparkTable | None:
+        """Return the table in an engine's session with Delta's package; None without it."""
+        if "://" in self.place or not isinstance(engine, SparkEngine):
+            return None
+        return SparkTable(engine.session, self.place) if has_delta(engine.session) else None
+
+    def compact(self, engine: Engine) -> None:
         """Put many small files together by an OPTIMIZE; if another writer is first, it is left."""
         table, state = self._table, self.state()
         if table is None or state is None or len(self.files()) < _MANY:
             return
         sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
         if sum(size < _SMALL_BYTES for size in sizes) >= _MANY:
-            with suppress(DeltaError):
-                table.optimize.compact(commit_properties=_properties(state))
+            by_spark = self._by_spark(engine)
+            if by_spark is not None:
+                by_spark.compact(_SMALL_BYTES)
+            else:
+                with suppress(DeltaError):
+                    table.optimize.compact(commit_properties=_properties(state))
             self.look()
 
     def _version(self) -> str:
@@ -137,7 +155,8 @@ class DeltaSink(Lake):
                     if restored is None:
                         return  # by a time: which version that was is not said
                     newest = int(restored)
-                yield commit.get(PROPERTY), operation not in {*_KEEPING_ROWS, _RESTORE}
+                text = commit.get(PROPERTY) or state_of(commit)
+                yield text, operation not in {*_KEEPING_ROWS, _RESTORE}
                 if _REPLACE in operation or operation == _CLONE:  # Spark's has more words
                     return
 

@@ -94,7 +94,7 @@ class Lake(ABC):
     def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
         """Commit changed rows; return the files of ours that are in the commit."""
 
-    def compact(self) -> None:  # noqa: B027  # not each library can
+    def compact(self, engine: Engine) -> None:  # noqa: B027  # not each library can
         """Put many small files together, if the library can."""
 
     def look(self) -> None:
@@ -169,7 +169,11 @@ class Lake(ABC):
         rewrite = Rewrite(
             folder=self.folder, schema=schema, changes=changes, by_partition=by_partition
         )
-        return self.committed(state, changes, lambda: self._merge(engine, state, rewrite))
+        version = self.committed(state, changes, lambda: self._merge(engine, state, rewrite))
+        for file in changes:
+            if file.name not in self._kept:
+                self.folder.delete(file.name)
+        return version
 
     def not_opened(self, error: Exception) -> SinkFailed:
         """Return the sentence of an error that came while the table was opened."""

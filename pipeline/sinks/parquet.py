@@ -58,7 +58,7 @@ class ParquetTable:
         self.folder = Folder.local(str(self.staging / f"job-{uuid.uuid4().hex[:12]}"))
         """Where tasks write."""
 
-    def compact(self) -> None:
+    def compact(self, _: Engine) -> None:
         """Do nothing: files are put together by no library."""
 
     @contextmanager
@@ -166,7 +166,10 @@ class ParquetTable:
         found = engine.run("merge", there, work, lambda path: path.stat().st_size)
         kept = [path for path, files in zip(there, found, strict=True) if files is None]
         written = [file for files in found for file in files or ()]
-        return self._exchange(state, schema, [*rewrite.inserted(), *written], kept)
+        version = self._exchange(state, schema, [*rewrite.inserted(), *written], kept)
+        for file in changes:
+            self.folder.delete(file.name)
+        return version
 
     def _exchange(
         self,

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from siltstone.pipeline.errors import PipelineError, Refused
+from siltstone.pipeline.errors import PipelineError, Refused, python_error_in
 from siltstone.pipeline.stores import join
 
 R = TypeVar("R")
@@ -247,8 +247,12 @@ def full_disk(place: object) -> SinkFailed:
 
 
 def said(error: Exception) -> str:
-    """Return an error of a library as a part of a sentence: Rust's has colours and many lines."""
-    plain = " ".join(_COLOUR.sub("", str(error)).split())
+    """Return an error of a library as a part of a sentence.
+
+    Rust's has colours and many lines, and Spark's the stacks of Java and of a task.
+    """
+    text = python_error_in(str(error)) or str(error).partition("\n\tat ")[0]
+    plain = " ".join(_COLOUR.sub("", text).split())
     return plain if len(plain) <= _MOST_SAID else f"{plain[:_MOST_SAID]} ..."
 
 

@@ -22,12 +22,16 @@ def archive(tmp_path: Path) -> Archive:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
-    """The one Spark session of a run, with the jars of Spark's own Kafka source if there are."""
+    """The one Spark session of a run, with the jars of Spark's own Kafka source and of Delta.
+
+    Jars that are not to be had are left out.
+    """
     from tests.support import spark  # noqa: PLC0415 - PySpark, only where it is asked for
 
     jars: list[Path] = []
-    with suppress(LookupError):
-        jars = spark.connector_jars()
+    for find in (spark.connector_jars, spark.delta_jars):
+        with suppress(LookupError):
+            jars += find()
     session = spark.start(jars, scratch=tmp_path_factory.mktemp("spark"))
     yield session
     session.stop()
@@ -51,6 +55,17 @@ def endpoint() -> Iterator[str]:
 
     with serving_s3() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def delta_package() -> None:
+    """Skip what needs Delta's package for Spark where its jars are not to be had."""
+    from tests.support import spark  # noqa: PLC0415 - as above
+
+    try:
+        spark.delta_jars()
+    except LookupError as lack:
+        pytest.skip(str(lack))
 
 
 pipeline_broker = a_process(scope="package")

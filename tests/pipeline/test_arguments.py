@@ -65,3 +65,21 @@ def test_a_table_in_object_storage(
 
     assert "parquet:s3://b/t cannot be changed by one step" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["--via", "connector"], 2, "wants --jars DIR"),
+        (["--jars", "{}"], 1, "has no jar; make jars"),
+    ],
+)
+def test_jars_are_asked_for(
+    more: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the jars that it needs a job ends before Spark begins."""
+    arguments = ["stream", "t", "--to", "delta:/t", "--checkpoint", "c"]
+
+    assert main([*arguments, *(each.format(tmp_path) for each in more)]) == code
+
+    assert said in capsys.readouterr().err

@@ -134,7 +134,10 @@ def held_rows(target: str) -> list[tuple[str, str, int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("by_partition", [True, False])
 def test_merges(target: str, by_partition: bool) -> None:
-    """A row takes the place of those with its key, one without a value takes them away."""
+    """A row takes the place of those with its key, one without a value takes them away.
+
+    The files of the changes go with the commit: a stream may never end.
+    """
     sink = open_table(target)
     old = [keyed(("a", "1", 0, 0), ("b", "1", 0, 1)), keyed(("a", "1", 1, 0), ("c", "1", 1, 1))]
     files = [file for each in old for file in write_tables(sink.folder, KEYED, [each])]
@@ -147,6 +150,7 @@ def test_merges(target: str, by_partition: bool) -> None:
     other = [("a", "1", 1)] if by_partition else []
     assert held_rows(target) == sorted([("a", "2", 0), *other, ("c", "1", 1), ("d", "2", 0)])
     assert open_table(target).state() == state("b", 6)
+    assert sink.folder.missing(changes) == [file.name for file in changes]
 
 
 @pytest.mark.slow

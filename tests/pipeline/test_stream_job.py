@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.jobs import stream as stream_job
-from siltstone.pipeline.jobs.stream import StreamSpec, StreamSummary, connector_jars, stream
+from siltstone.pipeline.jobs.stream import StreamSpec, StreamSummary, stream
 from siltstone.pipeline.sinks.parquet import ParquetTable
 from siltstone.pipeline.sinks.table import open_table
 from tests.support.lakes import OtherWriter
@@ -216,9 +215,3 @@ def test_a_table_that_was_taken_away(
         followed.run()
 
     assert not (tmp_path / "table").exists()
-
-
-def test_jars_are_asked_for(tmp_path: Path) -> None:
-    """Without the connector's jars the job says which and how to get them."""
-    with pytest.raises(BadOption, match="make"):
-        connector_jars(str(tmp_path))

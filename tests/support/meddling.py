@@ -11,12 +11,13 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import Transaction
 
-from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
 from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from siltstone.pipeline.jobs.stream import BatchWriter, Origin, StreamSpec, StreamSummary
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.sinks import staging
+from siltstone.pipeline.sinks.delta_spark import SparkTable
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.staging import StagedFile
 from siltstone.pipeline.sinks.state import TableState
@@ -46,7 +47,15 @@ class Watched:
     followed in the dictionary by the order in which things happen.
     """
 
-    def __init__(self, root: Path, target: str, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        target: str,
+        monkeypatch: pytest.MonkeyPatch,
+        seed: int,
+        engine: Engine | None = None,
+    ) -> None:
+        self.engine = engine or LocalEngine(1)
         self.log = KeyedLog(root / "log", partitions=2, seed=seed)
         self.target = target.format(root)
         self.other = OtherWriter(self.target)
@@ -64,7 +73,7 @@ class Watched:
     def snapshot(self, **wanted: Any) -> SnapshotSummary:
         """Take a snapshot."""
         spec = SnapshotSpec(topic="t", target=self.target, **wanted)
-        return snapshot(LocalEngine(1), {"archive": str(self.log.root)}, spec)
+        return snapshot(self.engine, {"archive": str(self.log.root)}, spec)
 
     def stream(self) -> None:
         """Write all records as a batch of a stream: it takes those that the table lacks."""
@@ -81,7 +90,7 @@ class Watched:
                 origin = Origin(topic_id=source.view().partitions[0].topic_id)
             self._streams += 1  # each has a checkpoint of its own: two may run at once
             spec = replace(self._spec, checkpoint=self._spec.checkpoint / str(self._streams))
-            writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), origin)
+            writer = BatchWriter(sink, spec, StreamSummary(), self.engine, origin)
             writer.write(batch, 0)  # type: ignore[arg-type]
 
     def upsert(self, values: Mapping[tuple[int, bytes], bytes]) -> None:
@@ -195,8 +204,10 @@ class Watched:
             (Lake, "state"),
             (Lake, "check"),
             (LocalEngine, "run"),
+            (SparkEngine, "run"),
             (BatchWriter, "_stage"),
             (DeltaTable, "merge"),
+            (SparkTable, "merge"),
             (DeltaTable, "create_write_transaction"),
             (Transaction, "commit_transaction"),
         ):
@@ -204,7 +215,7 @@ class Watched:
 
     def _wrap(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
         original = getattr(kind, name)
-        is_commit = kind in {DeltaTable, Transaction}  # `working` has the step after it
+        is_commit = kind in {DeltaTable, SparkTable, Transaction}  # `working` has the step after it
 
         def wrapped(*arguments: Any, **named: Any) -> Any:
             self._step(f"before {name}")

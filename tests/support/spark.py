@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -33,6 +34,20 @@ def start(jars: Iterable[Path] = (), *, scratch: Path) -> SparkSession:
     # A second try for a task: on a busy machine a Python worker may take more than the ten seconds
     # that Spark waits for it.
     return open_session("tests", master="local[2,2]", conf=conf, jars=jars)
+
+
+def delta_jars() -> list[Path]:
+    """Return the jars of Delta's package for the release of Spark that is here.
+
+    Raises:
+        LookupError: they are not in the cache, and Maven cannot bring them, or are for another.
+    """
+    release = ".".join(pyspark.__version__.split(".")[:2])
+    copy_jars(Path(__file__).parents[1] / "delta", "delta-jars")
+    found = sorted((cache_folder() / "delta-jars").glob("*.jar"))
+    if not any(f"_{release}_" in jar.name for jar in found):
+        raise LookupError(f"the tests have no package of Delta for Spark {release}")
+    return found
 
 
 def connector_jars() -> list[Path]:
