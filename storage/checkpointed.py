@@ -29,11 +29,12 @@ def noted_recovery_point(log: AnyLog) -> int:
 def _own_start(log: AnyLog) -> int | None:
     """Return a log start offset that does not follow from the first segment on the disk.
 
+    A segment that the disk has refused to rename is found by a start, and would be readable again.
     Above the recovery point a power failure may bring deleted segments back, torn. Then the log
     would end below its start, and would assign offsets a second time.
     """
     start = log.log_start_offset
-    sure = min(log.segments[0].base_offset, log.recovery_point)
+    sure = 0 if log.has_old_names else min(log.segments[0].base_offset, log.recovery_point)
     return start if start > sure else None
 
 

@@ -78,9 +78,9 @@ class Log(LogParts):
     """
 
     __slots__ = (
-        "__weakref__", "_abandoned", "_flush_lock", "_services", "_swap", "_unflushed_gone",
-        "config", "last_flush_ms", "leader_epoch", "lock", "names", "path", "producers", "topic_id",
-        "topic_partition", "watchers",
+        "__weakref__", "_abandoned", "_flush_lock", "_leaving", "_services", "_swap",
+        "_unflushed_gone", "config", "last_flush_ms", "leader_epoch", "lock", "names", "path",
+        "producers", "topic_id", "topic_partition", "watchers",
     )  # fmt: skip
 
     def __init__(self, loaded: LoadedPartition, services: LogServices) -> None:
@@ -104,12 +104,18 @@ class Log(LogParts):
         self._swap: SegmentSwap | None = None  # owned by the thread that cleans
         # Deleted segments that a power failure may bring back torn. Guarded by: lock
         self._unflushed_gone: tuple[LogSegment, ...] = ()
+        self._leaving = set[int]()  # bases of deleted segments whose files may have their names
         self.last_flush_ms = services.clock.now_ms()
 
     @property
     def directory(self) -> LogDirectory:
         """Return the log directory that the folder is in."""
         return self.end.directory
+
+    @property
+    def has_old_names(self) -> bool:
+        """Tell whether a start could find deleted segments, since they may have their names."""
+        return bool(self._leaving)
 
     @property
     def view(self) -> LogView:
@@ -431,11 +437,13 @@ class Log(LogParts):
         self.reader.forget()
         snapshots = [self.producers.forget_snapshot(each.base_offset) for each in gone]
         dropped = self._dropped(gone, [path for path in snapshots if path is not None])
-        delete = partial(self._delete, dropped)
+        bases = {each.base_offset for each in gone}
+        self._leaving.update(bases)
+        delete = partial(self._delete, dropped, bases)
         self._services.background.submit("renaming of deleted segments", delete)
         return gone
 
-    def _delete(self, dropped: DroppedSegments) -> None:
+    def _delete(self, dropped: DroppedSegments, bases: set[int]) -> None:
         """Rename segments that the log no longer has, and have them unlinked later. Blocks.
 
         Among them may be new ones of an unfinished swap. It is finished first: to finish it later
@@ -447,9 +455,10 @@ class Log(LogParts):
         try:
             self.finish_swap()
         except OSError as error:
-            self._services.deletions.schedule(RETRY_MS, partial(self._delete, dropped))
+            self._services.deletions.schedule(RETRY_MS, partial(self._delete, dropped, bases))
             raise self.directory.fail(error) from error
         dropped.rename(self.config.file_delete_delay_ms)
+        self._leaving.difference_update(bases)
 
     def _dropped(self, gone: Sequence[LogSegment], snapshots: Sequence[Path]) -> DroppedSegments:
         """Return segments that the log no longer has, and their snapshots, to be deleted."""
@@ -665,6 +674,7 @@ class Log(LogParts):
             segment.files.relocate(path)
         self.end.move(directory, segments, recovery_point)
         self._unflushed_gone = ()  # the copy does not have these segments
+        self._leaving.clear()
         self.reader.forget()
         self.path = path
         self.epochs.relocate(path)

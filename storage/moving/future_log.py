@@ -75,6 +75,11 @@ class FutureLog:
         return self.log.segments
 
     @property
+    def has_old_names(self) -> bool:
+        """Tell as the log does; at the same start the copy has no other segments."""
+        return self.log.has_old_names
+
+    @property
     def log_start_offset(self) -> int:
         """Return the first offset that can be read."""
         return self.log.log_start_offset

@@ -30,7 +30,7 @@ from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.segment import LogSegment
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.appending import append_unchecked
-from tests.support.batches import make_batch
+from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.clock import FakeClock
 from tests.support.faults import Disk, install
 from tests.support.invariants import check_log
@@ -271,6 +271,39 @@ def test_the_log_start_offset_survives_a_kill(tmp_path: Path) -> None:
     _crash(manager)
     with _running(tmp_path) as manager:
         assert manager.logs[ORDERS].log_start_offset == 2
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_deleted_records_stay_deleted_where_a_name_was_kept(
+    tmp_path: Path, disk: Disk, clean: bool
+) -> None:
+    """A segment that a full disk did not let be renamed is found again, and not readable."""
+    manager = _loaded(tmp_path)
+    log = manager.create(ORDERS, TOPIC_ID, TopicConfig(retention_ms=-1))
+    append_unchecked(log, 3)
+    log.roll()
+    append_unchecked(log, 2)
+    log.delete_records(3)
+    disk.fail("rename", errno.ENOSPC, path=files.LOG)
+    log.apply_retention(TIMESTAMP)
+    manager.background.drain()
+    disk.mend()
+    manager.checkpoint(files.RECOVERY_POINTS, files.LOG_START_OFFSETS)
+    if clean:
+        manager.close()
+    else:
+        _crash(manager)
+
+    with _running(tmp_path) as manager:
+        log = manager.logs[ORDERS]
+        assert [each.base_offset for each in log.segments] == [0, 3]
+        assert log.log_start_offset == 3
+        log.apply_retention(TIMESTAMP)
+        manager.background.drain()
+        assert not log.has_old_names
+    with _running(tmp_path) as manager:
+        assert manager.logs[ORDERS].log_start_offset == 3
+    assert (tmp_path / files.LOG_START_OFFSETS).read_text() == "0\n0\n"
 
 
 def test_partitions_go_to_the_directory_with_the_fewest(tmp_path: Path) -> None:
