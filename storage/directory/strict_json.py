@@ -29,7 +29,10 @@ def read_sealed(content: bytes, version: int, names: Collection[str]) -> dict[st
     if not isinstance(found, dict):
         raise ValueError("it is no JSON object")  # noqa: TRY004  # of the text, not of an argument
     if found.get("version") != version:
-        raise ValueError(f"its version is {found.get('version')}, this program knows {version}")
+        raise ValueError(
+            f"its version is {found.get('version')}, this program knows {version}; if a newer "
+            "program wrote it, start that one again"
+        )
     if _CHECKSUM in found and seal(content[: content.rindex(b",")] + b"}") != content:
         raise ValueError(f"its checksum is wrong; remove {_CHECKSUM} after a repair by hand")
     unknown = found.keys() - {"version", _CHECKSUM, *names}
