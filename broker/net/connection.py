@@ -158,8 +158,8 @@ class Connection(Turn):
 
     @property
     def is_ended(self) -> bool:
-        """Return whether the peer has closed, and none of its bytes are still to be served."""
-        return not self._tail and self._channel.is_ended()
+        """Return whether the peer has closed, and has been served and sent everything."""
+        return not self._tail and not self._channel.unsent and self._channel.is_ended()
 
     @property
     def is_owed(self) -> bool:
@@ -345,7 +345,7 @@ class Connection(Turn):
         received = self._channel.receive(prefix, 0, SIZE_PREFIX)
         if received <= 0:
             if received == 0:
-                self.close()
+                self._end()
             return
         self.received += received
         if received == SIZE_PREFIX:
@@ -368,7 +368,7 @@ class Connection(Turn):
         received = self._channel.receive(frame.view, frame.received, frame.size)
         if received <= 0:
             if received == 0:
-                self.close()
+                self._end()
             return
         self.received += received
         frame.received += received

@@ -461,6 +461,15 @@ cdef class Turn:
             self._tail = b""
             self._serve(start, start + kept + received)
         elif received == 0:
+            self._end()
+
+    cpdef _end(self):
+        """Close, since the client has ended its side, but not before it has what is owed."""
+        if self._owed is not None:
+            self._round.end()
+        if self._channel.unsent:
+            self._go_on()
+        else:
             self.close()
 
     cpdef _serve(self, Py_ssize_t start, Py_ssize_t filled):

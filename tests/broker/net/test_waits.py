@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from siltstone.config.security import STANDARD_AUTHORIZER
 from siltstone.protocol.messages.fetch import FetchPartition
@@ -201,6 +202,38 @@ async def test_a_client_that_ends_its_side_gets_its_answers(
     assert len(answers) == count
     assert await caller.client.is_closed()
     await give_turns_until(lambda: len(home.listeners[0].connections) == 1, "it is gone")
+
+
+def test_a_client_that_ends_its_side_while_it_waits_gets_its_answers(tmp_path: Path) -> None:
+    """Its end arrives while the second answer still waits for those of other connections."""
+    uvloop.run(_end_while_it_waits(tmp_path / "data"))  # it looks at sockets before new callbacks
+
+
+async def _end_while_it_waits(data: Path) -> None:
+    async with running(data) as home:
+        other = await home.call()
+        for turns in range(10):  # after some turns of one client alone answers wait again
+            for _ in range(turns):
+                await other.ask(find("g"))
+            await home.topics.create(f"t{turns}", 1, {})
+            await _ask_and_end(home, f"t{turns}")
+
+
+async def _ask_and_end(home: Running, topic: str) -> None:
+    caller = await home.call()
+    asked = [fetch(home, topic), find("g")]
+    await caller.client.send(b"".join(map(caller.frame, asked)))
+    await give_turns_until(lambda: home.waiting.count, "a parked fetch")
+    caller.client.end()
+    connections = home.listeners[0].connections
+    await give_turns_until(
+        lambda: any(not each._reading for each in connections), "its end is noticed"
+    )
+    append(home.topics.logs[topic, 0])
+
+    for each in asked:
+        await within(caller.receive(each), "an answer")
+    assert await caller.client.is_closed()
 
 
 async def test_a_client_that_is_gone_ends_with_its_request(home: Running) -> None:
