@@ -77,12 +77,15 @@ class SparkTable:
 
     def compact(self, small_bytes: int) -> None:
         """Put small files together; if another writer is first, they are left."""
-        settings = {"minFileSize": str(small_bytes), "maxFileSize": str(_FILE_BYTES)}
-        with self._set({f"optimize.{name}": text for name, text in settings.items()}):
-            from pyspark.errors import PySparkException  # noqa: PLC0415  # an extra
+        from py4j.protocol import Py4JError  # noqa: PLC0415  # an extra
+        from pyspark.errors import PySparkException  # noqa: PLC0415  # likewise
 
-            with suppress(PySparkException):
-                self._session.sql(f"OPTIMIZE {self._name}")
+        settings = {"minFileSize": str(small_bytes), "maxFileSize": str(_FILE_BYTES)}
+        with (
+            self._set({f"optimize.{name}": text for name, text in settings.items()}),
+            suppress(PySparkException, Py4JError),  # PySpark does not know errors of Delta
+        ):
+            self._session.sql(f"OPTIMIZE {self._name}")
 
     @contextmanager
     def _set(self, options: Mapping[str, str]) -> Iterator[None]:
