@@ -7,7 +7,6 @@ since then are sent again. With it, rows and progress are in the same transactio
 """
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,18 +14,20 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from pyarrow import fs
+
 from siltstone.pipeline.command.progress import seconds_text, size
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.jobs.reading import committed, moment_of
-from siltstone.pipeline.jobs.replay_source import Part, count_bytes
+from siltstone.pipeline.jobs.replay_source import Part, TableFile, count_bytes
 from siltstone.pipeline.jobs.replay_task import Target, TaskDone, check_progress, send_part
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.sinks.kafka import check_partitions, look_at
-from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.stores import join
 from siltstone.storage.clock import Clock
 
-_FOOTER_LENGTH: Final = 8  # four bytes of length, and the magic
 _TABLES: Final = ("parquet:", "delta:", "iceberg:")
 
 
@@ -119,10 +120,8 @@ def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterat
             )
         if not files:
             raise BadOption(f"{spec.source} has no files; there is nothing to send")
-        if "://" in files[0]:
-            raise BadOption(f"{spec.source} is in a store; copy its files into a folder first")
-        paths = map(Path, files)
-        yield [Part(name=path.name, origin=_footer_of(path), file=path) for path in paths]
+        parts = [file_of(table, place) for place in files]
+        yield [Part(name=file.name, origin=file.describe(), file=file) for file in parts]
         return
     with moment_of(committed({"subscribe": spec.source, **options}), clock) as moment:
         yield [
@@ -145,13 +144,20 @@ def _origin_of(split: Split, cluster_id: str) -> str:
     return f"topic {topic}, {isolation} records{times}"
 
 
-def _footer_of(path: Path) -> str:
-    """Return a hash of the end of a Parquet file, which describes all of it."""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _FOOTER_LENGTH), os.SEEK_SET)
-        length = int.from_bytes(file.read(4), "little")
-        file.seek(max(0, path.stat().st_size - _FOOTER_LENGTH - length), os.SEEK_SET)
-        return f"file {hashlib.blake2b(file.read(), digest_size=8).hexdigest()}"
+def file_of(table: TableSink, place: str) -> TableFile:
+    """Return a file of a table; one in a store by the file system of the table's library.
+
+    Raises:
+        BadOption: It is in another folder of a store.
+    """
+    files: fs.FileSystem = fs.LocalFileSystem()
+    path = place
+    if "://" in place:
+        folder = table.folder
+        if not place.startswith(join(folder.uri, "")):
+            raise BadOption(f"{place} is outside of its table's folder {folder.uri}; copy it there")
+        files, path = folder.files, join(folder.path, place[len(join(folder.uri, "")) :])
+    return TableFile(files, path, files.get_file_info(path).size)
 
 
 def name_of(spec: ReplaySpec) -> str:

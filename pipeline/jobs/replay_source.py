@@ -1,13 +1,14 @@
 """The source of a replay: rows in order. It can go on from the position of any row."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.planning.split import Split
@@ -15,6 +16,28 @@ from siltstone.pipeline.reading.scan import scan
 
 COLUMNS: Final = ("key", "value", "partition", "offset", "timestampMs", "headers")
 _ROWS: Final = 20_000
+_FOOTER_LENGTH: Final = 8  # four bytes of length, and the magic
+
+
+class TableFile(NamedTuple):
+    """A Parquet file of a table, of this machine or in a store."""
+
+    files: fs.FileSystem
+    path: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        """Return its name in its folder."""
+        return self.path.rpartition("/")[2]
+
+    def describe(self) -> str:
+        """Return a hash of its end, which describes all of it."""
+        with self.files.open_input_file(self.path) as opened:
+            opened.seek(max(0, self.size - _FOOTER_LENGTH))
+            length = int.from_bytes(opened.read(4), "little")
+            opened.seek(max(0, self.size - _FOOTER_LENGTH - length))
+            return f"file {hashlib.blake2b(opened.read(), digest_size=8).hexdigest()}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +51,7 @@ class Part:
     origin: str
     start: int = 0
     splits: tuple[Split, ...] = ()
-    file: Path | None = None
+    file: TableFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +70,7 @@ class Chunk:
 def count_bytes(part: Part) -> int:
     """Return the bytes of a part, about."""
     if part.file is not None:
-        return part.file.stat().st_size
+        return part.file.size
     return sum(split.size for split in part.splits)
 
 
@@ -68,19 +91,21 @@ def read_part(part: Part, start: int) -> Iterator[Chunk]:
                 yield _chunk(rows, rows["offset"][-1].as_py() + 1)
 
 
-def _read_file(path: Path, start: int) -> Iterator[Chunk]:
-    file = pq.ParquetFile(path)
-    names = set(file.schema_arrow.names)
-    if not {"key", "value"} <= names:
-        raise BadOption(f"{path} has no columns key and value; it cannot be sent as records")
-    wanted = [name for name in (*COLUMNS, "timestamp") if name in names]
-    position = 0
-    for batch in file.iter_batches(batch_size=_ROWS, columns=wanted):
-        following = position + batch.num_rows
-        if following > start:
-            rows = pa.Table.from_batches([batch]).slice(max(0, start - position))
-            yield _chunk(rows, following)
-        position = following
+def _read_file(file: TableFile, start: int) -> Iterator[Chunk]:
+    with file.files.open_input_file(file.path) as opened, pq.ParquetFile(opened) as parquet:
+        names = set(parquet.schema_arrow.names)
+        if not {"key", "value"} <= names:
+            raise BadOption(
+                f"{file.path} has no columns key and value; it cannot be sent as records"
+            )
+        wanted = [name for name in (*COLUMNS, "timestamp") if name in names]
+        position = 0
+        for batch in parquet.iter_batches(batch_size=_ROWS, columns=wanted):
+            following = position + batch.num_rows
+            if following > start:
+                rows = pa.Table.from_batches([batch]).slice(max(0, start - position))
+                yield _chunk(rows, following)
+            position = following
 
 
 def _chunk(rows: pa.Table, following: int) -> Chunk:

@@ -13,9 +13,12 @@ from pyiceberg.catalog import load_catalog
 
 from siltstone.pipeline.sinks.staging import write_tables
 from siltstone.pipeline.sinks.table import open_table
+from tests.support.broker import SiltstoneProcess
 from tests.support.keyed_log import KeyedLog
 from tests.support.object_store import ACCESS, BUCKET, catalogue_variables
+from tests.support.produced import create_topic
 from tests.support.programs import run_to_end
+from tests.support.replays import read_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -42,9 +45,12 @@ class Place:
         }
 
     def run(self, job: str, target: str, *more: str) -> subprocess.CompletedProcess[str]:
-        """Run a job as a process of its own."""
-        command = [sys.executable, "-m", "siltstone.pipeline", job, "t", "--to", target, *more]
-        command += ["--archive", str(self.log.root), "--engine", "local"]
+        """Run a job from the log as a process of its own."""
+        return self.run_any(job, "t", "--to", target, "--archive", str(self.log.root), *more)
+
+    def run_any(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a job."""
+        command = [sys.executable, "-m", "siltstone.pipeline", *arguments, "--engine", "local"]
         catalog = catalogue_variables("shop", self.catalog)
         return run_to_end(command, env={**os.environ, **self.access, **catalog}, timeout=120)
 
@@ -115,6 +121,30 @@ def test_an_export(place: Place, tmp_path: Path) -> None:
     assert place.run("export", target, "--mode", "append").returncode == 0
     table = DeltaTable(target.removeprefix("delta:"), storage_options=place.access)
     assert table.to_pyarrow_table().num_rows == 1600
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_a_replay(
+    place: Place, pipeline_broker: SiltstoneProcess, tmp_path: Path, kind: str
+) -> None:
+    """The rows of a table in the store are sent, by its library's file system, each once."""
+    target = f"s3://{BUCKET}/{tmp_path.name}" if kind == "delta" else "shop.sales.sent"
+    topic = f"from-{kind}"
+    create_topic(pipeline_broker.bootstrap, topic, partitions=2, config={"retention.ms": "-1"})
+    done = place.run("snapshot", f"{kind}:{target}")
+    assert done.returncode == 0, done.stderr
+
+    to = ("--topic", topic, "--bootstrap", pipeline_broker.bootstrap)
+    progress = ("--progress", str(tmp_path / "progress"))
+    done = place.run_any("replay", f"{kind}:{target}", *to, *progress)
+    again = place.run_any("replay", f"{kind}:{target}", *to, *progress)
+
+    assert done.returncode == 0, done.stderr
+    rows = read_rows(pipeline_broker.bootstrap, topic)
+    assert {row[:2]: row[2] for row in rows} == place.log.live()
+    assert len(rows) == len(place.log.live())
+    assert again.returncode == 0, again.stderr
+    assert "replay: 0 records sent" in again.stderr
 
 
 @pytest.mark.parametrize(

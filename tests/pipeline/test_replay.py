@@ -3,17 +3,20 @@
 import json
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused, SourceUnavailable
 from siltstone.pipeline.jobs.export import ExportSpec, export
-from siltstone.pipeline.jobs.replay import ReplaySpec, name_of, replay
+from siltstone.pipeline.jobs.replay import ReplaySpec, file_of, name_of, replay
 from siltstone.pipeline.sinks.kafka import PROGRESS_TOPIC, look_at, make_producer, read_progress
+from siltstone.pipeline.sinks.staging import Folder
 from tests.support.broker import ADDRESS, SiltstoneProcess, a_process
 from tests.support.produced import create_topic, delete_topic, produce
 from tests.support.replays import COUNT, Run, fill_source, read_rows, run_with_crashes
@@ -44,6 +47,15 @@ def test_table_into_a_topic(broker: SiltstoneProcess, tmp_path: Path) -> None:
     run(spec.target)
 
     assert run.rows() == read_rows(broker.bootstrap, "source")
+
+
+def test_a_file_elsewhere_in_the_store() -> None:
+    """A table may name files of another folder, as a clone does: its keys may not be theirs."""
+    files = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
+    table: Any = SimpleNamespace(folder=Folder(files=files, path="t", uri="s3://lake/t"))
+
+    with pytest.raises(BadOption, match=r"a\.parquet is outside of its table's folder"):
+        file_of(table, "s3://lake/tt/a.parquet")
 
 
 @pytest.mark.parametrize("exactly_once", [False, True])
