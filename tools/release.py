@@ -100,6 +100,7 @@ def build_wheel(tree: Path, folder: Path) -> Path:
     """
     machine = platform.machine()
     zig = f"{sys.executable} -m ziglang cc -target {machine}-linux-gnu.{GLIBC}"
+    zig += " -idirafter /usr/include"  # where Debian's Python has a part of its headers
     tag = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
     environment = {"CC": f"{zig} {hatch_build.ZIG_FLAGS}", "SILTSTONE_PLATFORM": tag}
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
-"""``siltstone users``: creates the first users before a broker runs, and lists all users.
+"""``siltstone users``: lists, creates and removes users, before a broker runs or while it does.
 
-A running broker holds the log directory; use ``kafka-configs`` to change its users.
+A running broker holds the log directory. With ``--bootstrap-server`` or ``--command-config`` it is
+asked to change its users, as ``kafka-configs`` with the entity type ``users`` asks it: SCRAM alone.
 """
 
 import argparse
@@ -10,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from siltstone.broker.commands.kafka import scram_users
+from siltstone.broker.commands.kafka.broker import Broker, add_connection
+from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import fail, write_json, write_lines
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
@@ -38,10 +42,13 @@ def add_users(parser: argparse.ArgumentParser) -> None:
         help="as kafka-storage has it: SCRAM-SHA-256=[name=NAME,password=PASSWORD]; repeatable",
     )
     parser.add_argument("--remove", action="append", default=[], metavar="NAME", help="repeatable")
+    add_connection(parser)
 
 
 def run_users(options: argparse.Namespace) -> int:
     """Change users, then print all of them; return the exit code."""
+    if options.bootstrap_server is not None or options.command_config is not None:
+        return _run_on_broker(options)
     layers = read_settings(options)
     add, scram, remove = options.add, options.add_scram, options.remove
     directory = Path(layers.server().log_dirs[0]).absolute()
@@ -61,7 +68,7 @@ def run_users(options: argparse.Namespace) -> int:
             finally:
                 lock.release()
     except DirectoryLocked as error:
-        return fail(f"{error}; the users of a running broker are changed by kafka-configs")
+        return fail(f"{error}; it changes its users itself: name it by --bootstrap-server")
     except (PrivateFileError, ValueError) as error:
         return fail(str(error))
     except OSError as error:
@@ -70,8 +77,25 @@ def run_users(options: argparse.Namespace) -> int:
     return 0
 
 
+def _run_on_broker(options: argparse.Namespace) -> int:
+    """Have a running broker change users, then print all of them."""
+    if options.add_scram:
+        return fail("--add-scram is for a broker that is stopped; a running one takes --add")
+    try:
+        added = {name: _ask_password(name) for name in options.add}
+    except ValueError as error:
+        return fail(str(error))
+
+    def change(broker: Broker) -> int:
+        code = scram_users.change(broker, added, options.remove)
+        _print(scram_users.users(broker), as_json=options.json)
+        return code
+
+    return run_command(options, change)
+
+
 def _show(credentials: Credentials, *, as_json: bool) -> None:
-    users: list[dict[str, Any]] = [
+    rows = [
         {
             "name": name,
             "mechanisms": [
@@ -80,6 +104,10 @@ def _show(credentials: Credentials, *, as_json: bool) -> None:
         }
         for name, own in sorted(credentials.items())
     ]
+    _print(rows, as_json=as_json)
+
+
+def _print(users: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         write_json({"users": users})
         return
@@ -102,8 +130,6 @@ def _changed(
         user = parse_scram(text)
         changed.setdefault(user.name, {})[user.mechanism.name] = user.verifier
     for name in add:
-        if not name:
-            raise ValueError("a user needs a name")
         password = _ask_password(name)
         changed[name] = {
             PLAIN: make_verifier(PLAIN_HASH, password),
@@ -113,6 +139,8 @@ def _changed(
 
 
 def _ask_password(name: str) -> str:
+    if not name:
+        raise ValueError("a user needs a name")
     if sys.stdin.isatty():
         password = getpass.getpass(f"password of {name}: ")
     else:

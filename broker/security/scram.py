@@ -21,7 +21,8 @@ MAX_ITERATIONS: Final = 16_384
 """As many as Kafka takes from an administrator (ScramControlManager)."""
 
 _LONGEST_TOKEN: Final = 8192
-_SALT_BYTES: Final = 20
+SALT_BYTES: Final = 20
+"""Of a user that is made here."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TEXT_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
 _TEXT_SALT_BITS: Final = 130
@@ -116,7 +117,7 @@ def make_verifier(
 ) -> Verifier:
     """Return the verifier to store for a password. Blocks for some milliseconds."""
     if salt is None:
-        salt = random_bytes(_SALT_BYTES)
+        salt = random_bytes(SALT_BYTES)
     salted = salt_password(mechanism, password, salt, iterations)
     return verifier_of(mechanism, salted, salt, iterations)
 
@@ -143,7 +144,7 @@ def form_of(verifier: Verifier) -> SaltForm:
     return SaltForm(verifier.iterations, 0 if is_text else len(verifier.salt))
 
 
-_OUR_FORM: Final = SaltForm(MIN_ITERATIONS, _SALT_BYTES)
+_OUR_FORM: Final = SaltForm(MIN_ITERATIONS, SALT_BYTES)
 
 
 MAX_FORMS: Final = 254
@@ -184,7 +185,7 @@ class AbsentUsers:
         """Return the verifier of an absent user; this takes the same time for every name."""
         seed = hmac.digest(self._secret, self._mark + user.encode(), "sha256")
         form = self._form_of(seed)
-        octets = hashlib.shake_256(seed).digest(form.size or _SALT_BYTES)
+        octets = hashlib.shake_256(seed).digest(form.size or SALT_BYTES)
         text = _salt_of_tools(seed) if self._has_text else b""  # computed even if it is not used
         return Verifier(octets if form.size else text, form.iterations, self._key, self._key)
 

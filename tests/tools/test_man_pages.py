@@ -25,7 +25,9 @@ def test_what_may_be_left_out_is_in_brackets() -> None:
     """As usage has it; and names keep their capitals and are not broken."""
     found = pages()
 
-    assert "\n[OPTION ...] [list|describe|delete] [GROUP ...]\n" in found["siltstone-groups.1"]
+    assert (
+        "\n[OPTION ...] [list|describe|delete|reset] [GROUP ...]\n" in found["siltstone-groups.1"]
+    )
     assert "\n[OPTION ...] TOPIC ...\n" in found["siltstone-consume.1"]
     assert "a Kafka broker" in found["siltstone.1"]
     assert all("\n.nh\n" in text for text in found.values())

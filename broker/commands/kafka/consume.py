@@ -11,9 +11,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from siltstone.broker.commands.kafka.broker import END, START, Broker, Refused, add_connection, why
+from siltstone.broker.commands.kafka.broker import END, Broker, Refused, add_connection, why
 from siltstone.broker.commands.kafka.broker import run as run_command
-from siltstone.broker.commands.options import ESCAPES, moment, natural, positive
+from siltstone.broker.commands.kafka.offset_words import OFFSET_HELP, BadOffset, Place, read_offset
+from siltstone.broker.commands.options import ESCAPES, natural, positive
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord, visible
@@ -22,8 +23,6 @@ from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, Fetc
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.dump.line import plain
-
-Place = tuple[str, int]
 
 _FORMAT_HELP: Final = (
     "%%t topic, %%p partition, %%o offset, %%T timestamp in ms, %%k key, %%v value, %%h headers, "
@@ -38,7 +37,7 @@ _TOKEN: Final = re.compile(rb"%(.)|\\(.)|%$|\\$", re.DOTALL)
 
 
 class BadFormat(ValueError):  # noqa: N818  # wrong usage
-    """A format or an offset makes no sense; the text says why."""
+    """A format makes no sense; the text says why."""
 
 
 class Printed(NamedTuple):
@@ -71,8 +70,7 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
         "--offset",
         default="start",
         metavar="OFFSET",
-        help="start, end, a number, -N for N before the end, or @ and a time in ms or ISO 8601, "
-        "UTC unless it says otherwise (default: start)",
+        help=f"{OFFSET_HELP} (default: start)",
     )
     parser.add_argument("-n", "--count", type=positive, metavar="COUNT", help="of all partitions")
     parser.add_argument(
@@ -96,6 +94,9 @@ def run_consume(options: argparse.Namespace) -> int:
         find_start = read_offset(options.offset)
     except BadFormat as error:
         sys.stderr.write(f"{error}\n")
+        return 2
+    except BadOffset as error:
+        sys.stderr.write(f"-o {error}\n")
         return 2
     return run_command(options, lambda broker: _Reader(broker, options, write).run(find_start))
 
@@ -273,48 +274,3 @@ def read_format(text: str, *, is_shown: bool = False) -> Callable[[Printed], byt
 def _spell(data: bytes) -> bytes:
     r"""Return data for a terminal, with controls and bytes that are not UTF-8 as ``\x1b``."""
     return visible(data.decode(errors="backslashreplace")).encode()
-
-
-def read_offset(text: str) -> Callable[[Broker, dict[str, list[int]]], dict[Place, int]]:
-    """Return a function that finds the first offsets.
-
-    Raises:
-        BadFormat: The text has no meaning.
-    """
-    if text in {"start", "end"}:
-        at = START if text == "start" else END
-        return lambda broker, wanted: broker.offsets(wanted, at)
-    if text.startswith("@"):
-        try:
-            when = moment(text[1:])
-        except ValueError as error:
-            raise BadFormat(f"-o {text}: {error}") from error
-        return lambda broker, wanted: _at(broker, wanted, when)
-    if re.fullmatch(r"-?[0-9]{1,18}", text):
-        number = int(text)
-        if text.startswith("-"):
-            return lambda broker, wanted: _before_end(broker, wanted, -number)
-        return lambda broker, wanted: _from_number(broker, wanted, number)
-    raise BadFormat(f"-o {text}: write start, end, a number, -N, or @ and a time")
-
-
-def _at(broker: Broker, wanted: dict[str, list[int]], when: int) -> dict[Place, int]:
-    """Return the first offsets at or after a time; the end offset if all records are older."""
-    ends = broker.offsets(wanted, END)
-    found = broker.offsets(wanted, when)
-    return {place: ends[place] if offset < 0 else offset for place, offset in found.items()}
-
-
-def _from_number(broker: Broker, wanted: dict[str, list[int]], number: int) -> dict[Place, int]:
-    """Return a number as the offset of every partition, moved into the partition's range."""
-    starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
-    if number > max(ends.values(), default=0):
-        ends_at = ", ".join(f"{name}-{each} ends at {end}" for (name, each), end in ends.items())
-        raise Refused(f"offset {number} does not exist yet: {ends_at}")
-    return {place: min(max(number, start), ends[place]) for place, start in starts.items()}
-
-
-def _before_end(broker: Broker, wanted: dict[str, list[int]], count: int) -> dict[Place, int]:
-    starts = broker.offsets(wanted, START)
-    ends = broker.offsets(wanted, END, is_committed=True)
-    return {place: max(starts[place], end - count) for place, end in ends.items()}

@@ -1,4 +1,7 @@
-"""``siltstone groups``: lists groups, describes them with their lag, and deletes them."""
+"""``siltstone groups``: lists and describes groups with their lag, deletes them, sets offsets.
+
+It stands for ``kafka-consumer-groups``, and ``reset`` for its ``--reset-offsets``.
+"""
 
 import argparse
 import sys
@@ -16,6 +19,7 @@ from siltstone.broker.commands.kafka.broker import (
     why,
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.kafka.offset_words import OFFSET_HELP, BadOffset, Place, read_offset
 from siltstone.broker.commands.terminal import paint, write_json, write_table
 from siltstone.pipeline.client.wire import Exchange
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment
@@ -25,19 +29,26 @@ from siltstone.protocol.messages import (
     delete_groups,
     describe_groups,
     list_groups,
+    offset_commit,
     offset_fetch,
 )
 from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
 from siltstone.protocol.messages.describe_groups import DescribeGroupsRequest
 from siltstone.protocol.messages.list_groups import ListGroupsRequest
+from siltstone.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from siltstone.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 
-ACTIONS: Final = ("list", "describe", "delete")
+ACTIONS: Final = ("list", "describe", "delete", "reset")
 _LIST: Final = Exchange(list_groups.REQUEST, list_groups.RESPONSE, 5)
 _CLASSIC: Final = Exchange(describe_groups.REQUEST, describe_groups.RESPONSE, 5)
 _CONSUMER: Final = Exchange(consumer_group_describe.REQUEST, consumer_group_describe.RESPONSE, 0)
 _OFFSETS: Final = Exchange(offset_fetch.REQUEST, offset_fetch.RESPONSE, 8)
+_COMMIT: Final = Exchange(offset_commit.REQUEST, offset_commit.RESPONSE, 8)
 _DELETE: Final = Exchange(delete_groups.REQUEST, delete_groups.RESPONSE, 2)
 
 
@@ -45,15 +56,35 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     """Add the options: what to do, with which groups, and the broker."""
     parser.add_argument("action", nargs="?", choices=ACTIONS, default="list")
     parser.add_argument("names", nargs="*", metavar="GROUP")
+    parser.add_argument("--to", metavar="OFFSET", help=f"with reset: {OFFSET_HELP}")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        help="with reset: TOPIC or TOPIC-PARTITION (default: all that the group has committed); "
+        "repeatable",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with reset: print it, change nothing"
+    )
     add_connection(parser)
 
 
 def run_groups(options: argparse.Namespace) -> int:
-    """List, describe or delete groups; return the exit code."""
+    """List, describe, delete or reset groups; return the exit code."""
     if options.action != "list" and not options.names:
         sys.stderr.write(f"siltstone groups {options.action} wants the name of a group\n")
         return 2
-    action = {"list": _list, "describe": _describe, "delete": _delete}[options.action]
+    if (options.action == "reset") != (options.to is not None):
+        sys.stderr.write("siltstone groups reset wants --to OFFSET, and no other action has it\n")
+        return 2
+    try:
+        options.find = None if options.to is None else read_offset(options.to)
+    except BadOffset as error:
+        sys.stderr.write(f"--to {error}\n")
+        return 2
+    actions = {"list": _list, "describe": _describe, "delete": _delete, "reset": _reset}
+    action = actions[options.action]
     return run_command(options, lambda broker: action(broker, options))
 
 
@@ -126,6 +157,78 @@ def _delete(broker: Broker, options: argparse.Namespace) -> int:
     answer = broker.ask(_DELETE, DeleteGroupsRequest(options.names))
     done = [(each.group_id, each.error_code, None) for each in answer.results]
     return report(options, "deleted", "group", done, key="group")
+
+
+def _reset(broker: Broker, options: argparse.Namespace) -> int:
+    """Set the offsets of groups without members, as ``--to`` says."""
+    rows = []
+    for name in options.names:
+        committed = _offsets_at_rest(broker, name)
+        wanted = _wanted(broker, options.topic, committed)
+        if not wanted:
+            raise Refused(f"group {name} has committed nothing; say which topics by --topic")
+        found = options.find(broker, wanted)
+        if not options.dry_run:
+            _commit(broker, name, found)
+        rows += [
+            {"group": name, "topic": topic, "partition": number, "from": committed.get(place),
+             "to": found[place]}
+            for place in sorted(found) for topic, number in [place]
+        ]  # fmt: skip
+    if options.json:
+        write_json({"would_reset" if options.dry_run else "reset": rows})
+        return 0
+    shown = [tuple("-" if each is None else each for each in row.values()) for row in rows]
+    write_table(("GROUP", "TOPIC", "PARTITION", "FROM", "TO"), shown)
+    return 0
+
+
+def _offsets_at_rest(broker: Broker, group_id: str) -> dict[Place, int | None]:
+    """Return what a group has committed; it must have no members, and need not exist."""
+    broker.find_coordinator(group_id)
+    (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
+    if group.error_code == ErrorCode.group_id_not_found:
+        (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
+    if group.error_code not in {ErrorCode.none, ErrorCode.group_id_not_found}:
+        raise Refused(why(group.error_code, None, f"group {group_id}"))
+    if group.members:
+        raise Refused(why(ErrorCode.non_empty_group, None, f"group {group_id}"))
+    rows = _lags(broker, group_id, broker.topics())
+    return {(row["topic"], row["partition"]): row["committed"] for row in rows}
+
+
+def _wanted(
+    broker: Broker, names: Iterable[str], committed: Iterable[Place]
+) -> dict[str, list[int]]:
+    """Return the partitions to set: those of the named topics, or those that were committed."""
+    there = broker.topics()
+    wanted: dict[str, list[int]] = {}
+    for topic, number in () if names else committed:
+        if topic in there and number in there[topic].leaders:
+            wanted.setdefault(topic, []).append(number)
+    for name in names:
+        topic, _, digits = name.rpartition("-")
+        if name in there:
+            wanted[name] = list(there[name].leaders)
+        elif topic in there and digits.isdecimal() and int(digits) in there[topic].leaders:
+            wanted.setdefault(topic, []).append(int(digits))
+        else:
+            raise Refused(why(ErrorCode.unknown_topic_or_partition, None, name))
+    return wanted
+
+
+def _commit(broker: Broker, group_id: str, offsets: Mapping[Place, int]) -> None:
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, number), offset in offsets.items():
+        row = OffsetCommitRequestPartition(number, offset)
+        by_topic.setdefault(topic, []).append(row)
+    topics = [OffsetCommitRequestTopic(name=name, partitions=by_topic[name]) for name in by_topic]
+    answer = broker.ask(_COMMIT, OffsetCommitRequest(group_id=group_id, topics=topics))
+    for topic in answer.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                what = f"offset of group {group_id} for {topic.name}-{each.partition_index}"
+                raise Refused(why(each.error_code, None, what))
 
 
 def _find(broker: Broker, group_id: str) -> dict[str, Any]:

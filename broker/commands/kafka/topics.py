@@ -10,12 +10,11 @@ from siltstone.broker.commands.kafka.broker import (
     END,
     START,
     Broker,
-    Refused,
     add_connection,
     report,
-    why,
 )
 from siltstone.broker.commands.kafka.broker import run as run_command
+from siltstone.broker.commands.kafka.configs import TOPIC, alter, describe, show_settings
 from siltstone.broker.commands.options import positive
 from siltstone.broker.commands.terminal import write_json, write_lines, write_table
 from siltstone.pipeline.client.wire import Exchange
@@ -23,28 +22,15 @@ from siltstone.protocol.messages import (
     create_partitions,
     create_topics,
     delete_topics,
-    describe_configs,
     describe_log_dirs,
-    incremental_alter_configs,
 )
 from siltstone.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from siltstone.protocol.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
 _CREATE: Final = Exchange(create_topics.REQUEST, create_topics.RESPONSE, 7)
 _DELETE: Final = Exchange(delete_topics.REQUEST, delete_topics.RESPONSE, 6)
 _GROW: Final = Exchange(create_partitions.REQUEST, create_partitions.RESPONSE, 3)
-_ALTER: Final = Exchange(incremental_alter_configs.REQUEST, incremental_alter_configs.RESPONSE, 1)
-_CONFIGS: Final = Exchange(describe_configs.REQUEST, describe_configs.RESPONSE, 4)
 _SIZES: Final = Exchange(describe_log_dirs.REQUEST, describe_log_dirs.RESPONSE, 2)
 ACTIONS: Final = ("list", "describe", "create", "delete", "alter")
-_TOPIC: Final = 2
-_SET, _UNSET = 0, 1
-_DEFAULT: Final = 5  # the source of a setting that has its default
-_SOURCES: Final = {1: "topic", 2: "broker, dynamic", 3: "brokers, dynamic", 4: "broker"}
 _MS: Final = 60_000
 
 
@@ -128,7 +114,7 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
     found = broker.topics(options.names)
     wanted = {name: list(each.leaders) for name, each in found.items()}
     starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
-    sizes, configs = _sizes(broker, found), _configs(broker, found)
+    sizes, configs = _sizes(broker, found), describe(broker, TOPIC, found)
     told = [
         {
             "name": name,
@@ -177,10 +163,7 @@ def _tell(topic: dict[str, Any]) -> None:
     given = [each for each in topic["settings"] if each["source"] != "default"]
     if given:
         sys.stdout.write("\n")
-        write_table(
-            ("SETTING", "VALUE", "FROM"),
-            [(each["name"], each["value"], each["source"]) for each in given],
-        )
+        show_settings(given)
     sys.stdout.write("\n")
 
 
@@ -207,20 +190,9 @@ def _outcomes(rows: Iterable[Any]) -> list[tuple[str, int, str | None]]:
 
 
 def _alter(broker: Broker, options: argparse.Namespace) -> int:
-    changes = [
-        *(
-            AlterableConfig(name, _SET, value)
-            for name, _, value in (each.partition("=") for each in options.topic_config)
-        ),
-        *(AlterableConfig(name, _UNSET, None) for name in options.unset),
-    ]
-    done = []
-    if changes:
-        resources = [AlterConfigsResource(_TOPIC, name, changes) for name in options.names]
-        answer = broker.ask(_ALTER, IncrementalAlterConfigsRequest(resources))
-        done += [
-            (each.resource_name, each.error_code, each.error_message) for each in answer.responses
-        ]
+    done: list[tuple[str, int, str | None]] = []
+    if options.topic_config or options.unset:
+        done = alter(broker, TOPIC, options.names, options.topic_config, options.unset)
     if options.partitions and not any(code for _, code, _ in done):
         wanted = [
             create_partitions.CreatePartitionsTopic(name, options.partitions, None)
@@ -246,24 +218,3 @@ def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
         for each in topic.partitions
         if not each.is_future_key
     }
-
-
-def _configs(broker: Broker, names: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
-    resources = [describe_configs.DescribeConfigsResource(_TOPIC, name, None) for name in names]
-    answer = broker.ask(_CONFIGS, describe_configs.DescribeConfigsRequest(resources))
-    found = {}
-    for result in answer.results:
-        if result.error_code:
-            what = f"settings of {result.resource_name}"
-            raise Refused(why(result.error_code, result.error_message, what))
-        found[result.resource_name] = [
-            {
-                "name": each.name,
-                "value": None if each.is_sensitive else each.value,
-                "source": "default"
-                if each.config_source == _DEFAULT
-                else _SOURCES.get(each.config_source, "unknown"),
-            }
-            for each in result.configs
-        ]
-    return found

@@ -3,13 +3,10 @@
 import asyncio
 import io
 import json
-import os
 import re
 import socket
 import sys
-import termios
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
@@ -17,73 +14,20 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.kafka import broker as kafka_broker
 from siltstone.broker.commands.kafka.broker import Refused, why
-from siltstone.broker.commands.kafka.consume import BadFormat, read_format, read_offset
+from siltstone.broker.commands.kafka.consume import BadFormat, read_format
+from siltstone.broker.commands.kafka.offset_words import BadOffset, read_offset
 from siltstone.broker.commands.kafka.produce import lines_of, murmur2, partition_for
 from tests.support import group_requests
 from tests.support.authority import Authority
 from tests.support.broker import siltstone
 from tests.support.commits import commit
 from tests.support.running import Running, a_broker, running
+from tests.support.shell import Shell, shell
 from tests.support.traffic import Traffic
 from tests.support.waiting import within
 
-_TERMINAL_BYTES = 4096
-"""The bytes that a terminal keeps until they are read."""
-
-
 broker = a_broker()
-
-
-class Shell:
-    """Runs commands against a broker and keeps what they print."""
-
-    def __init__(
-        self,
-        broker: Running,
-        capfdbinary: pytest.CaptureFixture[bytes],
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        self._address = f"127.0.0.1:{broker.listeners[0].port}"
-        self._capture = capfdbinary
-        self._patch = monkeypatch
-        self.error = ""
-
-    async def run(self, *words: str, code: int = 0, given: bytes = b"") -> str:
-        """Run a command, which must end with this code; return what it prints."""
-        self._patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        self._capture.readouterr()
-        ended = await asyncio.to_thread(main, [*words, "-b", self._address])
-        sys.stdout.flush()
-        out, error = self._capture.readouterr()
-        self.error = error.decode()
-        assert ended == code, (out, error)
-        return out.decode(errors="replace")
-
-    async def show(self, *words: str) -> bytes:
-        """Run a command on a terminal; return what that is sent."""
-        ours, theirs = os.openpty()
-        attributes = termios.tcgetattr(theirs)
-        attributes[1] &= ~termios.OPOST  # line ends as they are sent
-        termios.tcsetattr(theirs, termios.TCSANOW, attributes)
-        process = await asyncio.create_subprocess_exec(
-            siltstone(), *words, "-b", self._address, stdout=theirs
-        )
-        os.close(theirs)
-        assert await within(process.wait(), "the end of the command") == 0
-        with os.fdopen(ours, "rb", buffering=0) as terminal:
-            return terminal.read(_TERMINAL_BYTES)
-
-    async def ask(self, *words: str, code: int = 0) -> Any:
-        """Run a command for JSON."""
-        return json.loads(await self.run(*words, "--json", code=code))
-
-
-@pytest.fixture
-def shell(
-    broker: Running, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> Shell:
-    """Commands for that broker."""
-    return Shell(broker, capfdbinary, monkeypatch)
+__all__ = ["shell"]
 
 
 async def test_the_life_of_a_topic(shell: Shell) -> None:
@@ -433,6 +377,52 @@ async def test_groups_with_their_lag(shell: Shell, broker: Running) -> None:
     assert await shell.ask("groups") == {"groups": []}
 
 
+async def test_offsets_that_are_set(shell: Shell) -> None:
+    """By a word, a number or a time; a dry run changes nothing."""
+    await shell.run("topics", "create", "orders", "-p", "2")
+    await shell.run("produce", "orders", "-k", ":", given=b"a:1\nb:2\nc:3\nd:4\n")
+    ends = {each: int((await shell.ask("topics", "describe", "orders"))["topics"][0]["partitions"]
+            [each]["end"]) for each in (0, 1)}  # fmt: skip
+    reset = ["groups", "reset", "billing"]
+
+    assert await shell.ask(*reset, "--to", "start", "--topic", "orders") == {
+        "reset": [
+            {"group": "billing", "topic": "orders", "partition": each, "from": None, "to": 0}
+            for each in (0, 1)
+        ]
+    }
+    (tried, _) = (await shell.ask(*reset, "--to", "end", "--dry-run"))["would_reset"]
+    assert (tried["from"], tried["to"]) == (0, ends[0])
+    told = (await shell.run(*reset, "--to", "-1", "--topic", "orders-1")).splitlines()
+    assert told[1].split() == ["billing", "orders", "1", "0", str(max(0, ends[1] - 1))]
+    offsets = (await shell.ask("groups", "describe", "billing"))["groups"][0]["offsets"]
+    assert [each["committed"] for each in offsets] == [0, max(0, ends[1] - 1)]
+
+
+async def test_offsets_that_are_not_set(shell: Shell, broker: Running) -> None:
+    """A group has members, has committed nothing, or the topic does not exist."""
+    await shell.run("topics", "create", "orders")
+    await (await broker.call()).ask(group_requests.find("busy"))
+    await broker.groups.loaded.wait()
+    await (await broker.call()).ask(group_requests.consumer_beat("busy", "one", 0))
+
+    for words, sentence in (
+        (("busy", "--to", "start", "--topic", "orders"), "group busy: it has members; stop them"),
+        (("nobody", "--to", "start"), "group nobody has committed nothing; say which topics"),
+        (("nobody", "--to", "start", "--topic", "oders"), "oders: there is no such topic"),
+        (
+            ("nobody", "--to", "9", "--topic", "orders"),
+            "offset 9 does not exist yet: orders-0",
+        ),
+    ):
+        await shell.run("groups", "reset", *words, code=1)
+        assert shell.error.startswith(sentence)
+    await shell.run("groups", "reset", "billing", "--to", "soon", code=2)
+    assert shell.error.startswith("--to soon: write start, end")
+    await shell.run("groups", "list", "--to", "end", code=2)
+    assert shell.error.startswith("siltstone groups reset wants --to")
+
+
 async def test_members_that_have_committed_nothing(shell: Shell, broker: Running) -> None:
     """Their partitions are listed with the ends; a member without one has a line, too."""
     await shell.run("topics", "create", "orders")
@@ -518,6 +508,6 @@ def test_formats_and_offsets_that_mean_nothing() -> None:
     """A sentence each."""
     with pytest.raises(BadFormat, match=r"-f has %; there are"):
         read_format("100%")
-    with pytest.raises(BadFormat, match="write start, end"):
+    with pytest.raises(BadOffset, match="write start, end"):
         read_offset("--5")
     assert why(9999, None, "topic a") == "topic a: error 9999"
