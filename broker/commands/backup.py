@@ -114,7 +114,11 @@ class _Backup:
             self._total = sum(
                 segment["size"] for each in manifest["partitions"] for segment in each["segments"]
             )
-            self._copy_all(manifest["partitions"])
+            try:
+                self._copy_all(manifest["partitions"])
+            except FileNotFoundError:
+                self._renew()  # it says if the pin has ended, with its files
+                raise
             self._write_catalog(manifest, before)
             with open(self._partial / _HISTORY, "xb", opener=_create) as written:
                 written.write(b"".join((*_merge(history), *begun)))

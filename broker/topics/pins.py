@@ -246,8 +246,8 @@ class PinRoom:
         if pin is None or not pin.is_linked:
             raise PinRefused(
                 410,
-                f"there is no pin {pin_id}: it was released, its lease ran out, or the broker was "
-                "started again; pin again and plan again",
+                f"there is no pin {pin_id}: it was released, its lease ran out, it kept more than "
+                "pins.max.bytes, or the broker was started again; pin again and plan again",
             )
         return pin
 

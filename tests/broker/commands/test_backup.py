@@ -198,6 +198,29 @@ async def test_a_pin_that_ends_too_early(
     assert names(tmp_path) == ["data"]
 
 
+async def test_a_pin_whose_files_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Why it has ended is said, not which of its links is missing."""
+    data, target = tmp_path / "data", tmp_path / "monday"
+    data.mkdir()
+
+    def copy_all(self: Any, *given: Any) -> None:
+        self._release()
+        original(self, *given)
+
+    original = backup._Backup._copy_all
+    monkeypatch.setattr(backup._Backup, "_copy_all", copy_all)
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        assert await run(data, target, broker.broker.describe()["http"]) == 1
+
+    error = capsys.readouterr().err
+    assert "siltstone: there is no pin " in error
+    assert "it kept more than pins.max.bytes" in error
+    assert names(tmp_path) == ["data"]
+
+
 async def test_damage_is_told_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It may be the only copy: the batch is named, the others can be read, and the code is 1."""
     data, target = tmp_path / "data", tmp_path / "monday"
