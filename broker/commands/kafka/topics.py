@@ -91,7 +91,7 @@ def _list(broker: Broker, options: argparse.Namespace) -> int:
         (each for each in found.values() if options.internal or not each.is_internal),
         key=lambda each: each.name,
     )
-    sizes = _sizes(broker, [each.name for each in topics])
+    sizes = _sizes(broker)
     rows = [
         {
             "name": each.name,
@@ -114,7 +114,7 @@ def _describe(broker: Broker, options: argparse.Namespace) -> int:
     found = broker.topics(options.names)
     wanted = {name: list(each.leaders) for name, each in found.items()}
     starts, ends = broker.offsets(wanted, START), broker.offsets(wanted, END)
-    sizes, configs = _sizes(broker, found), describe(broker, TOPIC, found)
+    sizes, configs = _sizes(broker), describe(broker, TOPIC, found)
     told = [
         {
             "name": name,
@@ -203,14 +203,12 @@ def _alter(broker: Broker, options: argparse.Namespace) -> int:
     return report(options, "altered", "topic", done)
 
 
-def _sizes(broker: Broker, names: Iterable[str]) -> dict[tuple[str, int], int]:
-    """Return the size of each partition in bytes; nothing if the broker refuses to tell."""
-    found = broker.topics(names) if names else {}
-    asked = [
-        describe_log_dirs.DescribableLogDirTopic(name, list(each.leaders))
-        for name, each in found.items()
-    ]
-    answer = broker.ask(_SIZES, describe_log_dirs.DescribeLogDirsRequest(asked))
+def _sizes(broker: Broker) -> dict[tuple[str, int], int]:
+    """Return the size of each partition in bytes; nothing if the broker refuses to tell.
+
+    All are asked for, as by Kafka's tool: a request that named many could be too large.
+    """
+    answer = broker.ask(_SIZES, describe_log_dirs.DescribeLogDirsRequest(None))
     return {
         (topic.name, each.partition_index): each.partition_size
         for result in answer.results

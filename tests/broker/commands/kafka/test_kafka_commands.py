@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
@@ -47,6 +48,26 @@ async def test_the_life_of_a_topic(shell: Shell) -> None:
 
     assert await shell.run("topics", "delete", "orders") == "deleted orders\n"
     assert await shell.ask("topics") == {"topics": []}
+
+
+async def test_a_list_of_all_topics_is_a_short_question(
+    shell: Shell, broker: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: a request with too many names or numbers closes its connection."""
+    for number in range(20):
+        await broker.topics.create(f"t{number}", 1, {})
+    asked: list[Any] = []
+    ask = kafka_broker.Broker.ask
+
+    def note(self: kafka_broker.Broker, exchange: Any, request: Any) -> Any:
+        asked.append(exchange.request.write(exchange.version, request))
+        return ask(self, exchange, request)
+
+    monkeypatch.setattr(kafka_broker.Broker, "ask", note)
+    told = json.loads(await shell.run("topics", "--json"))
+
+    assert len(told["topics"]) == 20
+    assert all(len(each) < 20 for each in asked)
 
 
 async def test_what_the_readme_says(broker: Running) -> None:
