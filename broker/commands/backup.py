@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _CLOCK: Final = Clock()
 _LEASE_MS: Final = 600_000
+_PIN_SECONDS: Final = 600.0  # each segment gets a link
 _CHUNK: Final = 64 << 20
 _HISTORY: Final = "cleaner-history.jsonl"  # as in `cleaner.history`, which a command imports late
 
@@ -100,7 +101,9 @@ class _Backup:
         # Copied before the pin: a receipt of a later pass would not match the segments.
         history = [_read(each / _HISTORY) for each in self._directories]
         before = self._read_catalog()
-        manifest = json.loads(self._channel.post("/v1/pins", body=body).body)
+        self._channel.get("/v1/status")  # a broker that hangs is noticed in time
+        answer = self._channel.post("/v1/pins", body=body, timeout_seconds=_PIN_SECONDS)
+        manifest = json.loads(answer.body)
         self._pin = manifest["pin"]
         # A pass that began since may have replaced pinned segments of which a receipt tells.
         later = [_read(each / _HISTORY) for each in self._directories]

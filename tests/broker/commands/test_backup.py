@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from siltstone.broker.__main__ import main
-from siltstone.broker.commands import backup
+from siltstone.broker.commands import asking, backup
 from siltstone.broker.commands.asking import Channel, Refusal
 from siltstone.broker.topics import registry
 from siltstone.cleaner.history.history import FILE_NAME
@@ -196,6 +196,25 @@ async def test_a_pin_that_ends_too_early(
     assert "the pin has ended" in capsys.readouterr().err
     assert asked[-1] == "/v1/pins/release"
     assert names(tmp_path) == ["data"]
+
+
+async def test_a_pin_that_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of thousands of segments get a link each; a broker that hangs is noticed before."""
+    data = tmp_path / "data"
+    data.mkdir()
+    asked: list[tuple[str, float]] = []
+
+    def note(self: Channel, method: str, path: str, *given: Any) -> Any:
+        asked.append((path, given[2] if len(given) > 2 else asking.TIMEOUT_SECONDS))
+        return original(self, method, path, *given)
+
+    original = Channel._ask
+    monkeypatch.setattr(Channel, "_ask", note)
+    async with running(data, SMALL) as broker:
+        await fill(broker)
+        assert await run(data, tmp_path / "monday", broker.broker.describe()["http"]) == 0
+
+    assert asked[:2] == [("/v1/status", 10), ("/v1/pins", 600)]
 
 
 async def test_a_pin_whose_files_are_gone(

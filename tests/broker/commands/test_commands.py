@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from siltstone.broker.__main__ import main
+from siltstone.broker.commands.http_client import ask
 from siltstone.cleaner.history.history import FILE_NAME
 from siltstone.storage import files
 from siltstone.storage.directory.catalog import FILE_NAME as CATALOG
@@ -233,6 +234,25 @@ def test_a_broker_that_does_not_answer_may_have_done_it(
     assert "nothing is changed" not in told
     assert "ended the connection: " in told
     assert "it may still do what was asked for" in told
+
+
+def test_an_answer_about_very_many_partitions() -> None:
+    """Those of 200,000 partitions take a hundred megabytes."""
+    facts = b"x" * (20 << 20)
+
+    def tell() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.recv(4096)
+            connection.sendall(b"HTTP/1.0 200 OK\r\nConnection: close\r\n\r\n" + facts)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = threading.Thread(target=tell)
+        server.start()
+        answer = ask(listening.getsockname(), "GET", "/v1/explain")
+        server.join()
+
+    assert answer.body == facts
 
 
 @contextmanager
