@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, Or
+from pyiceberg.table.snapshots import ancestors_of
 
 from siltstone.pipeline.sinks.table import open_table
 
@@ -156,9 +157,8 @@ class OtherWriter:
         if self.kind == "delta":
             return {str(commit["version"]) for commit in DeltaTable(self._place).history()}
         with iceberg_table(self.target) as table:
-            return {str(each.snapshot_id) for each in table.history()} & {
-                str(each.snapshot_id) for each in table.snapshots()
-            }
+            found = ancestors_of(table.current_snapshot(), table.metadata)
+            return {str(each.snapshot_id) for each in found}
 
     def restore(self, version: str) -> None:
         """Go back to a version."""
