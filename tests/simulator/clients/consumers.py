@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from siltstone.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
@@ -346,9 +345,7 @@ class Consumers:
             for each in band.members:
                 if each.is_member:
                     yield from self._beat(band, each)
-            asked = band.members[0].client.send(
-                DESCRIBE, ConsumerGroupDescribeRequest([band.name]), 1
-            )
+            asked = band.members[0].client.send(DESCRIBE, ([band.name],), 1)
             yield asked
             (described,) = asked.response.groups
             live = {each.id for each in band.members if each.is_member}

@@ -8,24 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from siltstone.protocol.java import partition_for
-from siltstone.protocol.messages.delete_groups import DeleteGroupsRequest
-from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
-from siltstone.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from siltstone.protocol.messages.offset_delete import (
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-)
-from siltstone.protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-)
+from tests.simulator.clients.requests import share
 from tests.simulator.incarnation import JOURNAL_PARTITIONS
 from tests.simulator.model.groups import (
     NOTHING,
@@ -131,7 +114,7 @@ class Groups:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which group, topic and partition as shares of 1, and what else a step needs."""
-        step: list[Any] = [int(rng.random() * 1e6) / 1e6 for _ in range(3)]
+        step: list[Any] = [share(rng) for _ in range(3)]
         if kind == "commit":
             return [
                 *step,
@@ -208,7 +191,7 @@ class Groups:
         if self._has_journal:
             return True
         for _ in range(_PATIENCE):
-            asked = client.send(FIND_COORDINATOR, FindCoordinatorRequest("", 0, [group.name]), 4)
+            asked = client.send(FIND_COORDINATOR, ("", 0, [group.name]), 4)
             yield asked
             if asked.is_lost:
                 return False
@@ -272,10 +255,8 @@ class Groups:
             group.register(each, place).send(write)
             life, was_certain = each.topic_id, each.presence is Presence.PRESENT
             writes.append((each, place, write, life, was_certain))
-            value = write.value
-            partitions = [OffsetCommitRequestPartition(place, *value)]
-            rows.append(OffsetCommitRequestTopic(each.name, each.topic_id, partitions))
-        row = OffsetCommitRequest(group.name, -1, "", None, retention_ms, rows)
+            rows.append((each.name, each.topic_id, [(place, *write.value)]))
+        row = group.name, -1, "", None, retention_ms, rows
         asked = client.send(OFFSET_COMMIT, row, version)
         yield asked
         if asked.is_lost:
@@ -358,18 +339,9 @@ class Groups:
         write = self.make_write(version, _NO_RETENTION, 5, is_exact=version >= _FIRST_WITH_IDS)
         if not must_fail:
             group.register(topic, 0).send(write)
-        row = OffsetCommitRequest(
-            group.name,
-            sender.generation,
-            sender.id,
-            sender.instance_id if version >= _FIRST_WITH_INSTANCE else None,
-            _NO_RETENTION,
-            [
-                OffsetCommitRequestTopic(
-                    topic.name, topic.topic_id, [OffsetCommitRequestPartition(0, *write.value)]
-                )
-            ],
-        )
+        instance_id = sender.instance_id if version >= _FIRST_WITH_INSTANCE else None
+        rows = [(topic.name, topic.topic_id, [(0, *write.value)])]
+        row = group.name, sender.generation, sender.id, instance_id, _NO_RETENTION, rows
         life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
         asked = client.send(OFFSET_COMMIT, row, version)
         yield asked
@@ -389,8 +361,8 @@ class Groups:
         self, client: Client, group: GroupModel, topic: TopicModel, partition: int
     ) -> Action:
         old = next(iter(topic.old_ids))
-        rows = [OffsetCommitRequestTopic("", old, [OffsetCommitRequestPartition(partition, 7)])]
-        asked = client.send(OFFSET_COMMIT, OffsetCommitRequest(group.name, topics=rows), 10)
+        rows = [("", old, [(partition, 7)])]
+        asked = client.send(OFFSET_COMMIT, {"group_id": group.name, "topics": rows}, 10)
         yield asked
         if asked.is_lost:
             return
@@ -411,8 +383,7 @@ class Groups:
         reading = self._read_all(group)
         write = group.register(topic, partition).send(Write(NOTHING, start, 0))
         life, was_certain = topic.topic_id, topic.presence is Presence.PRESENT
-        rows = [OffsetDeleteRequestTopic(topic.name, [OffsetDeleteRequestPartition(partition)])]
-        asked = client.send(OFFSET_DELETE, OffsetDeleteRequest(group.name, rows))
+        asked = client.send(OFFSET_DELETE, (group.name, [(topic.name, [(partition,)])]))
         yield asked
         beside = sorted(members & group.find_sure(self._history.now_ms, topic.name))
         must_exist = self._must_exist(reading) or beside
@@ -451,7 +422,7 @@ class Groups:
         for topic, _, register in group.all_registers(self.topics):
             write = register.send(Write(NOTHING, start, 0))
             writes.append((topic, topic.topic_id, topic.presence is Presence.PRESENT, write))
-        asked = client.send(DELETE_GROUPS, DeleteGroupsRequest([group.name]), 2)
+        asked = client.send(DELETE_GROUPS, ([group.name],), 2)
         yield asked
         beside = sorted(members & group.find_sure(self._history.now_ms))
         must_exist = self._must_exist(reading) or beside
@@ -621,20 +592,15 @@ def _check_ms(minutes: int) -> int:
     return 10_000 if minutes < 60 else 600_000
 
 
-def _fetch_row(
-    group: GroupModel, topics: list[TopicModel] | None, version: int
-) -> OffsetFetchRequest:
+def _fetch_row(group: GroupModel, topics: list[TopicModel] | None, version: int) -> Any:
     old, new = None, None
     if topics is not None:
-        indexes = [(each, range(each.partitions)) for each in topics]
-        old = [OffsetFetchRequestTopic(each.name, places) for each, places in indexes]
-        new = [
-            OffsetFetchRequestTopics(each.name, each.topic_id, places) for each, places in indexes
-        ]
+        old = [(each.name, range(each.partitions)) for each in topics]
+        new = [(each.name, each.topic_id, range(each.partitions)) for each in topics]
     if version < _FIRST_WITH_GROUPS:
-        return OffsetFetchRequest(group.name, old)
-    wanted = OffsetFetchRequestGroup(group.name, topics=new)
-    return OffsetFetchRequest(groups=[wanted], require_stable=version % 2 == 0)
+        return group.name, old
+    wanted = {"group_id": group.name, "topics": new}
+    return {"groups": [wanted], "require_stable": version % 2 == 0}
 
 
 def _found(answer: Any, version: int) -> tuple[dict[tuple[Any, int], Committed], int]:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.heartbeat import HeartbeatRequest
-from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from siltstone.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulator.clients.groups import Sender
+from tests.simulator.clients.requests import share
 from tests.simulator.model.groups import GroupModel
 from tests.simulator.model.log import Wrong
 
@@ -142,12 +139,12 @@ class Members:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return which group and member as shares of 1, and what else a step needs."""
-        step: list[Any] = [int(rng.random() * 1e6) / 1e6, int(rng.random() * 1e6) / 1e6]
+        step: list[Any] = [share(rng), share(rng)]
         if kind == "gather":
             return [*step, rng.choice((1, 2, 3, 3)), rng.choice((3, 5, 7, 9)), rng.random() < 0.1]
         if kind == "commit_as_member":
             how = rng.choice(("", "", "", "", "stale", "ghost"))
-            return [*step, int(rng.random() * 1e6) / 1e6, rng.choice((2, 5, 7, 8, 9, 10)), how]
+            return [*step, share(rng), rng.choice((2, 5, 7, 8, 9, 10)), how]
         return step
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
@@ -248,16 +245,10 @@ class Members:
         company.joins += 1
         company.moving += 1
         company.calm = []
-        protocols = [JoinGroupRequestProtocol("first", b"x"), JoinGroupRequestProtocol("second")]
-        row = JoinGroupRequest(
-            company.name,
-            member.timeout_ms,
-            member.timeout_ms,
-            member.id,
-            member.instance_id,
-            _PROTOCOL_TYPE,
-            protocols,
-        )
+        own = member.id, member.instance_id
+        protocols = [("first", b"x"), ("second",)]
+        times = member.timeout_ms, member.timeout_ms
+        row = company.name, *times, *own, _PROTOCOL_TYPE, protocols
         return member.client.send(JOIN_GROUP, row, version)
 
     def _check_refused(self, code: int, what: str) -> None:
@@ -295,15 +286,8 @@ class Members:
                 if leader != member.id:
                     raise Wrong(f"{company.name}: {leader} and {member.id} lead at once")
             rows = self._assign(company, answer)
-            row = SyncGroupRequest(
-                company.name,
-                member.generation,
-                member.id,
-                member.instance_id,
-                _PROTOCOL_TYPE,
-                answer.protocol_name,
-                rows,
-            )
+            numbers = member.generation, member.id, member.instance_id
+            row = company.name, *numbers, _PROTOCOL_TYPE, answer.protocol_name, rows
             asked.append((member, member.client.send(SYNC_GROUP, row, 5)))
         for member, question in asked:
             yield question
@@ -324,7 +308,7 @@ class Members:
         if listed == [len(synced)] and joins == company.joins and not company.moving:
             company.calm = synced
 
-    def _assign(self, company: Company, answer: Any) -> list[SyncGroupRequestAssignment]:
+    def _assign(self, company: Company, answer: Any) -> list[tuple[str, bytes]]:
         """Return what a leader gives to each member."""
         if not answer.members or answer.skip_assignment:
             return []
@@ -334,7 +318,7 @@ class Members:
         for each in answer.members:
             assignment = f"{answer.generation_id} {each.member_id} {self._values}".encode()
             given.setdefault(each.member_id, []).append(assignment)
-            rows.append(SyncGroupRequestAssignment(each.member_id, assignment))
+            rows.append((each.member_id, assignment))
         return rows
 
     # Staying, leaving, committing.
@@ -343,7 +327,7 @@ class Members:
         if member.is_busy or not member.generation:
             return
         name = company.name
-        row = HeartbeatRequest(name, member.generation, member.id, member.instance_id)
+        row = name, member.generation, member.id, member.instance_id
         must_fail = member.generation < company.generation
         member.is_busy = True
         sent_ms, was_sure = self._history.now_ms, company.is_sure(member, self._history.now_ms)
@@ -380,7 +364,7 @@ class Members:
         if member.is_busy or not member.id:
             return
         name = company.name
-        row = LeaveGroupRequest(name, members=[MemberIdentity(member.id, member.instance_id)])
+        row = {"group_id": name, "members": [(member.id, member.instance_id)]}
         member.is_busy = True
         company.calm = []
         company.moving += 1

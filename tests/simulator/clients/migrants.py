@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.coordinator.consumer_protocol import decode_assignment, encode_assignment
 from siltstone.protocol.coordinator.headed import write_value
-from siltstone.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from siltstone.protocol.messages.consumer_group_heartbeat import (
-    ConsumerGroupHeartbeatRequest,
-    TopicPartitions,
-)
 from siltstone.protocol.messages.consumer_protocol import (
     CONSUMER_PROTOCOL_SUBSCRIPTION,
     ConsumerProtocolSubscription,
 )
-from siltstone.protocol.messages.heartbeat import HeartbeatRequest
-from siltstone.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from siltstone.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from siltstone.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.simulator.clients.groups import GROUP_ID_NOT_FOUND, Pause, Sender
 from tests.simulator.clients.requests import share
 from tests.simulator.model.consumers import places_of
@@ -223,7 +214,7 @@ class Migrants:
     def _send_beat(self, member: Migrant) -> Question:
         name = self._flock.name
         if not member.is_newer:
-            beat = HeartbeatRequest(name, member.generation, member.id, member.instance_id)
+            beat = name, member.generation, member.id, member.instance_id
             return member.client.send(HEARTBEAT, beat, 4)
         owned: dict[bytes, list[int]] = {}
         for topic_id, place in sorted(member.told or ()):
@@ -231,29 +222,23 @@ class Migrants:
         if not member.generation:
             self._ids += 1
             member.id = f"{name} {self._ids}"
-        row = ConsumerGroupHeartbeatRequest(
-            name,
-            member.id,
-            member.generation,
-            member.instance_id,
-            rebalance_timeout_ms=_SESSION_MS,
-            subscribed_topic_names=sorted(self._groups.topics),
-            topic_partitions=[TopicPartitions(*each) for each in owned.items()],
-        )
+        row = {
+            "group_id": name,
+            "member_id": member.id,
+            "member_epoch": member.generation,
+            "instance_id": member.instance_id,
+            "rebalance_timeout_ms": _SESSION_MS,
+            "subscribed_topic_names": sorted(self._groups.topics),
+            "topic_partitions": [*owned.items()],
+        }
         return member.client.send(BEAT, row, 1)
 
     def _send_join(self, member: Migrant) -> Question:
         row = ConsumerProtocolSubscription(sorted(self._groups.topics))
         metadata = write_value(CONSUMER_PROTOCOL_SUBSCRIPTION, 1, row)
-        join = JoinGroupRequest(
-            self._flock.name,
-            _SESSION_MS,
-            _SESSION_MS,
-            member.id,
-            member.instance_id,
-            "consumer",
-            [JoinGroupRequestProtocol("range", metadata)],
-        )
+        own = member.id, member.instance_id
+        protocols = [("range", metadata)]
+        join = self._flock.name, _SESSION_MS, _SESSION_MS, *own, "consumer", protocols
         return member.client.send(JOIN_GROUP, join, 3 if member.instance_id is None else 5)
 
     def _send_sync(self, member: Migrant, answer: Any) -> Question:
@@ -264,13 +249,11 @@ class Migrants:
         for (name, at), member_id in zip(places, cycle(given), strict=False):
             given[member_id].setdefault(name, set()).add(at)
         rows = [
-            SyncGroupRequestAssignment(
-                each, encode_assignment({name: frozenset(at) for name, at in theirs.items()}, 1)
-            )
+            (each, encode_assignment({name: frozenset(at) for name, at in theirs.items()}, 1))
             for each, theirs in given.items()
         ]
         numbers = member.generation, member.id, member.instance_id
-        row = SyncGroupRequest(self._flock.name, *numbers, assignments=rows)
+        row = self._flock.name, *numbers, None, None, rows
         return member.client.send(SYNC_GROUP, row, 3)
 
     def _read(self, assignment: bytes) -> set[Place]:
@@ -288,9 +271,9 @@ class Migrants:
         before, member.is_newer = member.id, not is_newer
         if is_newer:
             ends = _LEAVES if member.instance_id is None else _LEAVES_A_WHILE
-            row: Any = ConsumerGroupHeartbeatRequest(name, before, ends, member.instance_id)
+            row: Any = name, before, ends, member.instance_id
         else:
-            row = LeaveGroupRequest(name, members=[MemberIdentity(before)])
+            row = {"group_id": name, "members": [(before,)]}
         must_leave = member.generation and (is_newer or member.instance_id is None)
         member.forget()
         if must_leave:
@@ -345,7 +328,7 @@ class Migrants:
     def _find_stranger(self) -> Generator[Question, None, str | None]:
         """Return which kind the group has, if members that are gone may decide it."""
         client = self._members[0].client
-        asked = client.send(DESCRIBE, ConsumerGroupDescribeRequest([self._flock.name]), 1)
+        asked = client.send(DESCRIBE, ([self._flock.name],), 1)
         yield asked
         code = asked.response.groups[0].error_code
         is_newer = any(each.is_newer for each in self._members)

@@ -8,13 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from tests.simulator.clients.records import Records
-from tests.simulator.clients.requests import PRODUCE, STORAGE, TOO_LARGE
+from tests.simulator.clients.requests import PRODUCE, STORAGE, TOO_LARGE, share
 from tests.simulator.model.log import Wrong, sent_of
 from tests.simulator.model.producers import (
     OLD_EPOCH,
@@ -164,7 +159,7 @@ class Sending:
         transactional_id: str | None = None,
     ) -> Question:
         """Send batches for several partitions in one request."""
-        data: dict[tuple[str, bytes], list[PartitionProduceData]] = {}
+        data: dict[tuple[str, bytes], list[tuple[int, bytes]]] = {}
         for lane, batch in batches:
             if batch.tries:
                 lane.log.sending_again(batch.sent)
@@ -172,9 +167,9 @@ class Sending:
                 lane.log.sending(batch.sent)
             lane.memory.sending(batch)
             topic = data.setdefault((lane.topic.name, lane.topic.topic_id), [])
-            topic.append(PartitionProduceData(lane.partition, batch.frame))
-        topics = [TopicProduceData(*topic, each) for topic, each in data.items()]
-        row = ProduceRequest(transactional_id, -1, 30_000, topics)
+            topic.append((lane.partition, batch.frame))
+        topics = [(*topic, each) for topic, each in data.items()]
+        row = transactional_id, -1, 30_000, topics
         return client.send(PRODUCE, row, version)
 
     @staticmethod
@@ -246,7 +241,7 @@ class Producers:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return producer, topic, partition and one more as shares of 1, and what else it needs."""
-        step: list[Any] = [int(rng.random() * 1e6) / 1e6 for _ in range(4)]
+        step: list[Any] = [share(rng) for _ in range(4)]
         if kind == "producer_renew":
             return [*step, rng.random() < 0.5]
         step += [rng.choice((1, 1, 2, 5)), rng.choice((1, 20, 60, 600)), rng.choice((0, 0, 1, 4))]

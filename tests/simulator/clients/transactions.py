@@ -11,22 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.transactions import initialising
 from siltstone.protocol.core.constants import TRANSACTIONAL
-from siltstone.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from siltstone.protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
-from siltstone.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from siltstone.protocol.messages.describe_transactions import DescribeTransactionsRequest
-from siltstone.protocol.messages.end_txn import EndTxnRequest
-from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
-from siltstone.protocol.messages.init_producer_id import InitProducerIdRequest
-from siltstone.protocol.messages.list_transactions import ListTransactionsRequest
-from siltstone.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from siltstone.protocol.names import OFFSETS_TOPIC
 from tests.simulator.clients.producers import INIT_PRODUCER_ID, Lane, Producer, Sending
 from tests.simulator.clients.requests import (
@@ -36,6 +20,7 @@ from tests.simulator.clients.requests import (
     TOO_LARGE,
     creation,
     send_fetch,
+    share,
 )
 from tests.simulator.model.compacted import read_frames
 from tests.simulator.model.groups import is_certain
@@ -181,7 +166,7 @@ class Transactions:
     @staticmethod
     def draw_step(kind: str, rng: Random) -> list[Any]:
         """Return the id and the partition as shares of 1, and what else the step needs."""
-        which, where, group = (int(rng.random() * 1e6) / 1e6 for _ in range(3))
+        which, where, group = (share(rng) for _ in range(3))
         if kind == "txn_renew":
             return [which, rng.random() < 0.5]
         if kind == "txn_end":
@@ -213,7 +198,7 @@ class Transactions:
         client = self._history.client()
         errors: list[int] = [_CONCURRENT]
         while any(errors):
-            row = FindCoordinatorRequest(key_type=1, coordinator_keys=["any"])
+            row = {"key_type": 1, "coordinator_keys": ["any"]}
             asked = client.send(FIND_COORDINATOR, row, 4)
             yield asked
             errors = [each.error_code for each in asked.answer.coordinators]
@@ -239,9 +224,8 @@ class Transactions:
     def _txn_renew(self, slot: Slot, keeps: bool) -> Action:
         """Begin the next epoch; one that ``keeps`` its producer says which it has (KIP-360)."""
         before, transaction = slot.producer, slot.transaction
-        row = InitProducerIdRequest(slot.name, slot.timeout_ms)
-        if before is not None and keeps:
-            row = row._replace(producer_id=before.id, producer_epoch=before.epoch)
+        own = (before.id, before.epoch) if before is not None and keeps else ()
+        row = slot.name, slot.timeout_ms, *own
         self._look()
         slot.producer = None
         slot.forget()
@@ -423,8 +407,8 @@ class Transactions:
         places = [each for each in places if not transaction.partitions.get(each)]
         if not places:
             return
-        topics = [AddPartitionsToTxnTopic(name, [number]) for name, number in places]
-        row = AddPartitionsToTxnRequest((), slot.name, producer.id, producer.epoch, topics)
+        topics = [(name, [number]) for name, number in places]
+        row = (), slot.name, producer.id, producer.epoch, topics
         asked = slot.client.send(ADD_PARTITIONS, row, 3)
         slot.must_abort = True
         for each in places:
@@ -459,7 +443,7 @@ class Transactions:
         transaction.partitions.setdefault(_OF_OFFSETS, False)
         slot.must_abort = True
         if not slot.is_newer:
-            row = AddOffsetsToTxnRequest(slot.name, producer.id, producer.epoch, group.name)
+            row = slot.name, producer.id, producer.epoch, group.name
             asked = slot.client.send(ADD_OFFSETS, row, 3)
             yield asked
             if asked.is_lost or not self._is_taken(
@@ -476,10 +460,8 @@ class Transactions:
         register = group.register(topic, partition)
         is_present = topic.presence is Presence.PRESENT
         transaction.offsets.append((topic, register, register.send(write)))
-        wanted = TxnOffsetCommitRequestPartition(partition, *write.value)
-        rows = [TxnOffsetCommitRequestTopic(name=topic.name, partitions=[wanted])]
-        numbers = producer.id, producer.epoch
-        commit = TxnOffsetCommitRequest(slot.name, group.name, *numbers, topics=rows)
+        rows = [(topic.name, [(partition, *write.value)])]
+        commit = slot.name, group.name, producer.id, producer.epoch, rows
         member = group.find_member(which * len(among) % 1) if how else None
         error = yield from self._send_offset(slot, commit, version, group, member, how)
         what = f"{group.name} {topic.name}-{partition} at {write.value.offset}"
@@ -505,14 +487,13 @@ class Transactions:
         """
         is_classic = group.protocol == "classic"
         is_sure, is_wrong = False, member is not None and how == "wrong"
+        sender: tuple[int, str, str | None] = (-1, "", None)
         if member is not None:
             is_sure, member.is_busy = group.is_sure(member, self._history.now_ms), True
-            row = row._replace(
-                generation_id=member.generation + is_wrong * (-1 if is_classic else 1),
-                member_id=member.id,
-                group_instance_id=member.instance_id,
-            )
-        asked = slot.client.send(COMMIT_OFFSETS, row, version)
+            generation = member.generation + is_wrong * (-1 if is_classic else 1)
+            sender = generation, member.id, member.instance_id
+        *head, rows = row
+        asked = slot.client.send(COMMIT_OFFSETS, (*head, *sender, rows), version)
         yield asked
         if member is not None:
             member.is_busy = False
@@ -520,7 +501,7 @@ class Transactions:
         if asked.is_lost:
             return None
         error: int = asked.answer.topics[0].partitions[0].error_code
-        what = f"{slot.name} for {row[4:7]} of {group.name}: error {error}"
+        what = f"{slot.name} for {sender} of {group.name}: error {error}"
         self._history.tell(f"  {what}")
         if error in _SENDERS and (member is None or (is_sure and not is_wrong)):
             raise Wrong(what)
@@ -558,7 +539,7 @@ class Transactions:
             slot.wanted = COMMIT if commits else ABORT
         wanted = slot.wanted
         is_unclear = bool(slot.pending) or slot.must_abort
-        row = EndTxnRequest(slot.name, producer.id, producer.epoch, wanted == COMMIT)
+        row = slot.name, producer.id, producer.epoch, wanted == COMMIT
         for _ in range(2):  # the second one if the first has no answer
             self._look()
             transaction.may_end(wanted)
@@ -641,7 +622,7 @@ class Transactions:
             return
         producer, epoch = slot.fenced
         if ends:
-            row = EndTxnRequest(slot.name, producer.id, epoch, committed=True)
+            row = slot.name, producer.id, epoch, True
             asked = slot.client.send(END_TXN, row, 5 if slot.is_newer else 3)
             yield asked
             error = _CONCURRENT if asked.is_lost else asked.answer.error_code
@@ -707,8 +688,7 @@ class Transactions:
     def _wait_until_loaded(self, client: Client) -> Action:
         errors: list[int] = [_LOADING]
         while _LOADING in errors:
-            row = DescribeTransactionsRequest([each.name for each in self._slots])
-            asked = client.send(DESCRIBE, row)
+            asked = client.send(DESCRIBE, ([each.name for each in self._slots],))
             yield asked
             errors = [each.error_code for each in asked.response.transaction_states]
         self._is_loading = False
@@ -761,8 +741,7 @@ class Transactions:
     def _judge_producers(
         self, topic: TopicModel, partition: int, view: View, client: Client
     ) -> Action:
-        row = DescribeProducersRequest([TopicRequest(topic.name, [partition])])
-        asked = client.send(DESCRIBE_PRODUCERS, row)
+        asked = client.send(DESCRIBE_PRODUCERS, ([(topic.name, [partition])],))
         yield asked
         answer = asked.response.topics[0].partitions[0]
         if answer.error_code:
@@ -794,8 +773,8 @@ class Transactions:
     def _judge_told(self, client: Client) -> Action:
         """Compare DescribeTransactions and ListTransactions with each other and the model."""
         names = [each.name for each in self._slots]
-        described = client.send(DESCRIBE, DescribeTransactionsRequest(names))
-        listed = client.send(LIST, ListTransactionsRequest())
+        described = client.send(DESCRIBE, (names,))
+        listed = client.send(LIST, ())
         yield described
         yield listed
         told = {each.transactional_id: each for each in described.response.transaction_states}
