@@ -100,10 +100,10 @@ _THEMED: Final = 0.5
 """How many of the other histories have a theme."""
 _CALM: Final = 0.75
 """In how many of these the disk works."""
-_ORDERED: Final = 0.33
-"""How many histories have an order of steps beside their own."""
+_ORDERED: Final = 0.06
+"""How many histories have each order of steps beside their own."""
 _FIRST_ORDERED: Final = 2000
-"""The number of the first of these steps."""
+"""The number of the first of the steps of the first order; each order has as many numbers."""
 _MOST_TOPICS: Final = 3
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
@@ -134,7 +134,10 @@ class Order(NamedTuple):
     kinds: tuple[str | tuple[str, ...], ...]
     settings: Mapping[str, str] = MappingProxyType({})
     """Settings of the topics."""
-    fsync_seconds: float = 0.0
+    world: Mapping[str, float] = MappingProxyType({})
+    """How the world behaves."""
+    pauses: Sequence[int] = (0, 0, 10, 100)
+    """How long, in milliseconds, a client may pause between the steps of a burst."""
     is_wide: bool = False
     """Whether the steps go to several topics."""
 
@@ -160,10 +163,26 @@ ORDERS: Final = (
         "transactions",
         (*[("txn_send", "txn_end", "produce")] * 3, *["produce"] * 3, "wait", "power"),
         {"segment.bytes": "1000", "flush.messages": "1"},
-        0.02,
+        {"fsync_seconds": 0.02},
     ),
     # The process dies while cleaned segments take their places.
     Order("compacted", (("put",), ("put",), "dies", "put", "wait", "put", "wait")),
+    # Transactions end while what others have aborted is flushed, and all of it is looked at.
+    Order(
+        "transactions",
+        (*[("txn_send", "txn_end") * 2] * 4, "judge"),
+        {"segment.bytes": "600", "flush.messages": "1"},
+        {"fsync_seconds": 0.1},
+        pauses=(10, 100, 300),
+    ),
+    # Threads take a log away while batches for it and for others are written together.
+    Order(
+        "records",
+        ((*["produce"] * 6, "create_again"), "create") * 3,
+        {"flush.messages": f"{2**63 - 1}"},
+        {"steals": 0.5, "yields": 0.0},
+        is_wide=True,
+    ),
 )
 """Orders of steps that lead to places to which no single step leads."""
 
@@ -220,9 +239,10 @@ def draw(seed: int, count: int = STEPS) -> Plan:
         steps = _draw_scenes(own_rng, parts)[:count]
     _draw_rare(seed, steps, parts)
     _draw_asks(seed, steps, parts)
-    _draw_orders(seed, steps, parts, world)
+    ordered = _draw_orders(seed, steps, parts)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
-    return theme.shape(Plan(seed, world, settings, parts, steps, wishes))
+    plan = theme.shape(Plan(seed, world, settings, parts, steps, wishes))
+    return plan._replace(world=plan.world | ordered)
 
 
 def _draw_rare(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
@@ -254,35 +274,47 @@ def _draw_asks(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
             steps.insert(at, (number, ["burst", asks] if len(asks) > 1 else asks[0]))
 
 
-def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any], world: dict[str, Any]) -> None:
-    """Have an order of steps come a few times between the steps, by numbers of its own."""
-    rng = random.Random(f"{seed} orders")
-    if rng.random() > _ORDERED:
-        return
-    order = rng.choice([each for each in ORDERS if parts[each.part]])
+def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any]) -> dict[str, float]:
+    """Have orders of steps come a few times between the steps, each by numbers of its own.
+
+    What is returned is the world that they need.
+    """
+    world: dict[str, float] = {}
+    for at, order in enumerate(ORDERS):
+        rng = random.Random(f"{seed} order {at}")
+        if parts[order.part] and rng.random() < _ORDERED:
+            _draw_order(order, rng, steps, parts, _FIRST_ORDERED * (at + 1))
+            pread_seconds, splits = rng.choice((0.0, 0.001, 0.05)), rng.choice((0.0, 0.3))
+            world |= {"fsync_seconds": 0.0, "pread_seconds": pread_seconds, "splits": splits}
+            world |= order.world
+    return world
+
+
+def _draw_order(
+    order: Order, rng: random.Random, steps: Steps, parts: dict[str, Any], number: int
+) -> None:
     while order.is_wide and len(parts["records"]) < _MOST_TOPICS:
         parts["records"] = PARTS["records"].draw(rng)
     topics = parts["compacted"] if order.part == "compacted" else parts["records"]
     for each in topics.values():
         each.get("settings", each).update(order.settings)
-    parts["transactions"]["ids"] *= 3
-    world["fsync_seconds"] = order.fsync_seconds
-    world["pread_seconds"] = rng.choice((0.0, 0.001, 0.05))
-    world["splits"] = rng.choice((0.0, 0.3))
-    number = _FIRST_ORDERED
+    if order.part == "transactions":
+        parts["transactions"]["ids"] *= 8
     for _ in range(rng.choice((1, 2, 4))):
         at = rng.randrange(1, len(steps) + 1)
         where = [] if order.is_wide else [share(rng), share(rng)]
-        drawn = [_draw_ordered(each, rng, where) for each in order.kinds]
+        drawn = [_draw_ordered(each, rng, where, order.pauses) for each in order.kinds]
         steps[at:at] = enumerate(drawn, number)
         number += len(drawn)
 
 
-def _draw_ordered(kind: str | tuple[str, ...], rng: random.Random, where: list[float]) -> Step:
+def _draw_ordered(
+    kind: str | tuple[str, ...], rng: random.Random, where: list[float], pauses: Sequence[int]
+) -> Step:
     if isinstance(kind, tuple):
-        if kind[0] in RESTARTS:
-            return [kind[0], _draw_crowd(rng, kind[1:], where)]
-        return ["burst", _draw_rows(rng, kind, where)]
+        is_end = kind[0] in RESTARTS
+        crowd = _draw_crowd(rng, kind[1:], where) if is_end else []
+        return [kind[0], crowd] if is_end else ["burst", _draw_rows(rng, kind, where, pauses)]
     if kind == "shortage":
         what = rng.choice((SPACE, INODE, DESCRIPTOR))
         return ["fault", list(Fault(what, kind="create", nth=rng.choice((1, 2, 3))))]
@@ -290,13 +322,17 @@ def _draw_ordered(kind: str | tuple[str, ...], rng: random.Random, where: list[f
         return [kind, rng.choice((4, 6, 9, 14)), 0, "rename", -1]
     if kind == "wait":
         return [kind, rng.choice((3.0, 70.0, 70.0))]
-    return [kind] if kind in {"mend", *RESTARTS} else _move(_draw_step(kind, rng, {}), where)
+    if kind in {"mend", "judge", *RESTARTS}:
+        return [kind]
+    return _move(_draw_step(kind, rng, {}), where)
 
 
-def _draw_rows(rng: random.Random, kinds: Sequence[str], where: Sequence[float]) -> list[Step]:
+def _draw_rows(
+    rng: random.Random, kinds: Sequence[str], where: Sequence[float], pauses: Sequence[int]
+) -> list[Step]:
     """Draw rows to be played side by side, each of one kind or of all; perhaps clients pause."""
     models = [_draw_step(kind, rng, {}) for kind in kinds]
-    is_mixed, most, ms = rng.choice((0, 1)), rng.choice((4, 8, 16)), rng.choice((0, 0, 10, 100))
+    is_mixed, most, ms = rng.choice((0, 1)), rng.choice((4, 8, 16)), rng.choice(pauses)
     rows: list[Step] = []
     for number in range(rng.choice((8, 14))):
         places = [number + is_mixed * at for at in range(rng.randrange(1, most + 1))]
