@@ -158,10 +158,13 @@ class Faults:
         self._armed: list[_Armed] = []
         self._wishes: dict[Site, _Armed] = {}
         self._ranked: dict[Site, None] = {}
+        self._usual: set[Site] = set()
+        """The sites of which all is known: they have a rank, and no wish waits for them."""
 
     def wish(self, fault: Fault) -> None:
         """Have a call of a named site fail, whenever it comes."""
         self._wishes[Site(fault.kind, fault.file, fault.function)] = _Armed(fault)
+        self._usual.clear()
 
     def arm(self, fault: Fault) -> Fault | None:
         """Have a call fail; return the fault with its site named, None if no site fits its rank."""
@@ -193,12 +196,8 @@ class Faults:
             OSError: A fault says so.
         """
         site = self._find_site(kind)
-        if not self.seen.get(site):
-            self.seen[site] = not self.is_starting
-            if not self.is_starting:
-                self._ranked[site] = None
-        if self._wishes and self.are_wishes_heard and listed(site) in self._wishes:
-            size = self._hear(site, kind, path, size)
+        if site not in self._usual:
+            size = self._look(site, kind, path, size)
         for each in self._armed[:] if self._armed else ():
             if each in self._armed and each.fault.fits(site, path):
                 each.left -= 1
@@ -210,6 +209,18 @@ class Faults:
                     self.hit[site] += 1
                     self.hit_below += bool(each.fault.below)
                     size = self._strike(each.fault, kind, path, size)
+        return size
+
+    def _look(self, site: Site, kind: str, path: str, size: int) -> int:
+        """Note that a call has come to a site, and have a wish for it come true."""
+        if not self.seen.get(site):
+            self.seen[site] = not self.is_starting
+            if not self.is_starting:
+                self._ranked[site] = None
+        if listed(site) in self._wishes:
+            return self._hear(site, kind, path, size) if self.are_wishes_heard else size
+        if self.seen[site]:
+            self._usual.add(site)
         return size
 
     def _hear(self, site: Site, kind: str, path: str, size: int) -> int:

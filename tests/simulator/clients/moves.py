@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 _MOVE, _DESCRIBE = 34, 35
 _DIRECTORIES: Final = (f"{ROOT}/a", f"{ROOT}/b")
-_MOVE_SECONDS: Final = 5.0
+_LOOK_SECONDS: Final = 0.5
+_MOVE_LOOKS: Final = 10
+"""How often is looked at moves until they must have ended."""
 _OTHERS: Final = ("", "", "dates", "figs", "__consumer_offsets")
 """Names of topics of other parts; without one it is one of `Records`."""
 
@@ -150,5 +152,9 @@ class Moves:
         if hits != self._hits:  # the disk may have ended moves that had begun
             self._wanted.clear()
             self._hits = hits
-        self._history.let_pass(_MOVE_SECONDS)
+        moves = self._history.incarnation.broker.logs.futures
+        for _ in range(_MOVE_LOOKS):
+            self._history.let_pass(_LOOK_SECONDS)
+            if not moves.copies:
+                break
         self._history.run([self._describe()])

@@ -5,10 +5,12 @@ Topics come and go: they are created, deleted and created again.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
+from siltstone.storage.topic_partition import TopicPartition
 from tests.simulator.clients.requests import (
     CREATE_TOPICS,
     EARLIEST,
@@ -125,6 +127,10 @@ class Records:
         self._lost_power = False
         self._fetched: dict[LogModel, set[int]] = {}
         """The batches from whose offsets all was fetched in this life of the broker."""
+        self._segments: dict[tuple[bytes, int], dict[int, int]] = {}
+        """The state on the disk of each segment when all offsets of its log were fetched."""
+        self.judged: dict[LogModel, tuple[int, int, list[Stored]]] = {}
+        """Start, end and batches of each log, as `judge` has read them a moment ago."""
 
     def set_up(self) -> Action:
         """Create the topics."""
@@ -444,6 +450,7 @@ class Records:
     def judge(self) -> None:
         """Find out which topics exist, read all logs, and look everything up."""
         self._judge = self._history.client(splits=JUDGES_SPLIT)
+        self.judged.clear()
         self._history.run([self._judge_topics()])
         self._history.run([self._list(self._judge)])
         for topic in self.topics.values():
@@ -520,6 +527,7 @@ class Records:
                 read = yield from self.read_log(topic, partition, client)
                 if read == (start, end, stored):  # no transaction has ended meanwhile
                     raise Wrong(f"{topic.name}-{partition}: {error}") from error
+        self.judged[topic.logs[partition]] = read
         yield from self._judge_times(topic, partition, client)
 
     def _judged(self, answer: Any, topic: TopicModel, partition: int) -> Any:
@@ -539,13 +547,22 @@ class Records:
         """Fetch from each offset by itself, and from behind the end.
 
         In a hole the next batch is found; none if the hole reaches the end. From some only of the
-        offsets is fetched once more in one life of the broker.
+        offsets is fetched once more in one life of the broker, or in closed segments whose files
+        have not changed since.
         """
         start, end = bounds
         at = 0
         asked = []
         filled = stored[-1].last + 1 if stored else start
         fetched = self._fetched.setdefault(topic.logs[partition], set())
+        before, now = self._look_at_segments(topic, partition)
+        bases = sorted(now)
+        fetched.update(
+            each.base
+            for each in stored
+            if (place := bisect_right(bases, each.base)) < len(bases)
+            and before.get(bases[place - 1]) == now[bases[place - 1]]
+        )
         for offset in range(start, filled):
             while stored[at].last < offset:
                 at += 1
@@ -568,8 +585,22 @@ class Records:
             if self._judged(answer_of(question.response), topic, partition).records:
                 raise Wrong(f"records at {offset}, behind the last")
         fetched.update(each.base for each in stored)
+        self._segments[topic.topic_id, partition] = now
         if answer_of(beyond.response).error_code != OUT_OF_RANGE:
             raise Wrong(f"a fetch from {end + 1} is not out of range")
+
+    def _look_at_segments(
+        self, topic: TopicModel, partition: int
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """Return what stood and what stands on the disk of each segment, by its first offset."""
+        log = self._history.incarnation.broker.logs.logs[TopicPartition(topic.name, partition)]
+        found = self._history.world.disk.folder(str(log.path))
+        now = {
+            int(name[:-4]): hash((data, found.get(f"{name[:-4]}.index")))
+            for name, data in found.items()
+            if name.endswith(".log")
+        }
+        return self._segments.get((topic.topic_id, partition), {}), now
 
     def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
         """Look the timestamps up at the edges of batches; of many batches, a sample."""

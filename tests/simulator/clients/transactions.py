@@ -695,10 +695,13 @@ class Transactions:
 
     def _judge_all(self, client: Client) -> Action:
         """Judge at one moment: a transaction may time out while logs are read."""
+        records = self._sending.records
         for _ in range(_TRIES):
             views: dict[LogModel, View] = {}
             for topic, partition in self._places():
-                read = yield from self._sending.records.read_log(topic, partition, client)
+                read = records.judged.pop(topic.logs[partition], None)
+                if read is None:
+                    read = yield from records.read_log(topic, partition, client)
                 views[topic.logs[partition]] = View(*read, is_exact=self._is_sound)
             try:
                 for topic, partition in self._places():
@@ -714,7 +717,7 @@ class Transactions:
             except Wrong:
                 is_same = True
                 for topic, partition in self._places():
-                    read = yield from self._sending.records.read_log(topic, partition, client)
+                    read = yield from records.read_log(topic, partition, client)
                     is_same &= read[1] == views[topic.logs[partition]].end
                 if is_same:
                     raise

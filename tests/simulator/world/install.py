@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.api import APIS
+from siltstone.broker.http import health
 from siltstone.broker.net import buffers
 from siltstone.broker.process import _sockets, sockets
 from siltstone.broker.server import COORDINATOR_MODULES, PAGE_MODULES
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from tests.simulator.world.world import World
 
 _CLEAN: Final = Cleaner.clean
-_HANDLERS: Final = "siltstone.broker.handlers."
+_TICK_SECONDS: Final = 5.0
+"""How often a loop without delays is looked at for delays; ten times a second takes long."""
 
 
 class _Errors(logging.Handler):
@@ -67,6 +69,7 @@ def install(world: World) -> None:
             raise MemoryError("no memory for an offset map")
         return _CLEAN(*given)
 
+    health.TICK_SECONDS = _TICK_SECONDS
     log_lock.wait_for = wait_for
     buffers.new_pages = world.new_pages
     Cleaner.clean = clean  # type: ignore[assignment,method-assign]  # its map is mapped in C
