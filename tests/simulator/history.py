@@ -740,6 +740,16 @@ class History:
         names = [each for each in files if each.endswith(".log") and int(each[:-4]) <= base]
         return log is None or (bool(names) and body in files[max(names)])
 
+    def find_segments(self, topic: str, partition: int) -> dict[int, int]:
+        """Return numbers for the files of a log's segments, by first offsets."""
+        log = self.incarnation.broker.logs.logs[TopicPartition(topic, partition)]
+        found = self.world.disk.folder(str(log.path))
+        return {
+            int(name[:-4]): hash((data, found.get(f"{name[:-4]}.index")))
+            for name, data in found.items()
+            if name.endswith(".log")
+        }
+
     @property
     def is_killed(self) -> bool:
         """Tell whether the process has just been killed: nothing is sent any more."""

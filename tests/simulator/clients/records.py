@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.record import Record
-from siltstone.storage.topic_partition import TopicPartition
 from tests.simulator.clients.requests import (
     CREATE_TOPICS,
     EARLIEST,
@@ -555,7 +554,8 @@ class Records:
         asked = []
         filled = stored[-1].last + 1 if stored else start
         fetched = self._fetched.setdefault(topic.logs[partition], set())
-        before, now = self._look_at_segments(topic, partition)
+        before = self._segments.get((topic.topic_id, partition), {})
+        now = self._history.find_segments(topic.name, partition)
         bases = sorted(now)
         fetched.update(
             each.base
@@ -588,19 +588,6 @@ class Records:
         self._segments[topic.topic_id, partition] = now
         if answer_of(beyond.response).error_code != OUT_OF_RANGE:
             raise Wrong(f"a fetch from {end + 1} is not out of range")
-
-    def _look_at_segments(
-        self, topic: TopicModel, partition: int
-    ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return what stood and what stands on the disk of each segment, by its first offset."""
-        log = self._history.incarnation.broker.logs.logs[TopicPartition(topic.name, partition)]
-        found = self._history.world.disk.folder(str(log.path))
-        now = {
-            int(name[:-4]): hash((data, found.get(f"{name[:-4]}.index")))
-            for name, data in found.items()
-            if name.endswith(".log")
-        }
-        return self._segments.get((topic.topic_id, partition), {}), now
 
     def _judge_times(self, topic: TopicModel, partition: int, client: Client) -> Action:
         """Look the timestamps up at the edges of batches; of many batches, a sample."""
