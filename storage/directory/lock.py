@@ -27,7 +27,7 @@ class DirectoryLock:
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / files.LOCK
-        self._key = disk.realpath(self._path)  # Path.resolve() fails where links go round
+        self._identity = (0, 0)
         self._fd = -1
 
     def acquire(self) -> None:
@@ -37,11 +37,16 @@ class DirectoryLock:
             DirectoryLocked: Another broker has it.
             OSError: The directory is missing or cannot be written.
         """
-        if self._key in disk.locked:
-            raise DirectoryLocked(self._refusal(os.getpid()))
+        with suppress(FileNotFoundError):  # asked of the name: to open the file may end the lock
+            if files.find_identity(self._path) in disk.locked:
+                raise DirectoryLocked(
+                    f"log directory {self._path.parent} is in use by this process; name each "
+                    "folder once in log.dirs, by links and mounts, too"
+                )
         fd = files.open_file(self._path, create=True)
         try:
             disk.lockf(fd, LOCK_EX | LOCK_NB)
+            found = disk.fstat(fd)
         except OSError as error:
             holder = _holder(fd)
             files.close(fd)
@@ -49,7 +54,8 @@ class DirectoryLock:
                 raise
             raise DirectoryLocked(self._refusal(holder)) from error
         self._fd = fd
-        disk.locked.add(self._key)
+        self._identity = (found.st_dev, found.st_ino)
+        disk.locked.add(self._identity)
 
     def release(self) -> None:
         """Delete the file and release the lock. Idempotent."""
@@ -59,7 +65,7 @@ class DirectoryLock:
             files.unlink(self._path)
         files.close(self._fd)
         self._fd = -1
-        disk.locked.discard(self._key)
+        disk.locked.discard(self._identity)
 
     def _refusal(self, holder: int) -> str:
         holds = f"process {holder}" if holder else "another process"

@@ -33,7 +33,6 @@ pread = os.pread
 preadv = os.preadv
 pwrite = os.pwrite
 read = os.read
-realpath = os.path.realpath
 rename = os.rename
 rmdir = os.rmdir
 stat = os.stat
@@ -62,7 +61,7 @@ def _kind_of(entry: os.DirEntry[str]) -> int:
     return _stat.S_IFREG if entry.is_file(follow_symlinks=False) else 0
 
 
-locked: set[str] = set()
-"""The files that this process has locked: a record lock does not keep its own process out."""
+locked: set[tuple[int, int]] = set()
+"""Device and inode of files that this process has locked: a record lock does not keep it out."""
 route = _disk.route
 """The way of the calls of compiled code; ``disk`` in ``through`` leads them through this module."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _WRITES: Final = frozenset({"pwrite", "write", "copy_file_range"})
 _READS: Final = frozenset({"pread", "preadv", "read"})
 _CREATES: Final = frozenset({"create", "mkdir"})
-_KINDS: Final = frozenset({"create", *CALLS}) - {"realpath"}
+_KINDS: Final = frozenset({"create", *CALLS})
 RARE: Final = Path(__file__).with_name("rare_sites.tsv")
 _BY_DESCRIPTOR: Final = _WRITES | _READS | {
     *("close", "fallocate", "fcntl", "fstat", "fsync", "ftruncate", "lockf", "posix_fadvise"),

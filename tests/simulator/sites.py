@@ -47,7 +47,6 @@ _ROOT: Final = f"{Path(seam.__file__).parents[2]}/"
 _MODULE: Final = "<module>"
 _IMPORTED: Final = "siltstone.storage.files"
 _MODULES: Final = {"files", "disk"}
-_ASKS_NOTHING: Final = "realpath"
 
 
 class Site(NamedTuple):
@@ -179,7 +178,7 @@ class _Mention(NamedTuple):
         if self.is_of_seam and self.name == "open":
             return _kinds_of_open(within)
         if self.is_of_seam:
-            return {self.name} & set(CALLS) - {_ASKS_NOTHING}
+            return {self.name} & set(CALLS)
         kinds = ways.get(self.name, set())
         if self.name == "open_file" and self.call is not None:
             creates = any(each.arg == "create" for each in self.call.keywords)

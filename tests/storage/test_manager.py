@@ -832,7 +832,7 @@ def test_a_second_broker_is_refused(tmp_path: Path) -> None:
 
     assert f"log directory {tmp_path} is locked by process " in answer
     assert "choose another log.dirs" in answer
-    assert f"log directory {tmp_path} is locked" in inside
+    assert f"log directory {tmp_path} is in use by this process" in inside
     assert (tmp_path / files.CLEAN_SHUTDOWN).exists()
 
 

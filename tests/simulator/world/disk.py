@@ -122,7 +122,7 @@ class Disk:
     that may create is ``create``. ``before`` may raise OSError: then nothing happens, but a
     descriptor is closed all the same, and bytes under an fsync become doubtful. It may raise `Torn`
     in a write, or any other BaseException. It may let other threads run: what the call finds is
-    looked up afterwards. ``realpath`` reaches no disk.
+    looked up afterwards.
     """
 
     def __init__(
@@ -454,10 +454,6 @@ class Disk:
         if self.order is None:
             return node.names
         return {name: node.names[name] for name in self.order(list(node.names))}
-
-    def realpath(self, path: StrPath) -> str:
-        """Return a path without dots: there are no links."""
-        return os.path.normpath(os.path.join("/", path))  # noqa: PTH118  # as os has it
 
     # Facts.
 

@@ -1,5 +1,6 @@
 """The lock of a log directory."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,8 +36,23 @@ def test_second_broker_in_the_process_is_refused(tmp_path: Path) -> None:
     first = DirectoryLock(tmp_path)
     first.acquire()
 
-    with pytest.raises(DirectoryLocked, match=r"choose another log\.dirs"):
+    with pytest.raises(DirectoryLocked, match=r"name each folder once in log\.dirs"):
         DirectoryLock(tmp_path).acquire()
+
+    first.release()
+
+
+def test_one_folder_that_is_mounted_twice_is_refused(tmp_path: Path) -> None:
+    """Its path says nothing of it; the lock goes by device and inode, as Java's does."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    first = DirectoryLock(one)
+    first.acquire()
+    os.link(one / ".lock", other / ".lock")  # as a bind mount shows it
+
+    with pytest.raises(DirectoryLocked, match=f"log directory {other} is in use by this process"):
+        DirectoryLock(other).acquire()
 
     first.release()
 
