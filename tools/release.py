@@ -54,11 +54,12 @@ cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
 pip install --quiet --disable-pip-version-check /srv/dist/siltstone-*.whl
 siltstone version
 siltstone serve --set log.dirs=/tmp/try/data --ready-file /tmp/try/ready >log 2>&1 &
+broker=$!
 for _ in $(seq 100); do [ -s ready ] && break; sleep 0.1; done
 siltstone topics create hello --partitions 2
 echo 'key:value' | siltstone produce hello -k :
 [ "$(siltstone consume hello --format '%k %v\\n')" = 'key value' ]
-kill %1 && wait %1
+kill "$broker" && wait "$broker"
 pip install --quiet --disable-pip-version-check pytest kafka-python lz4 zstandard
 cp -r /srv/testing . && cd testing && python -m pytest -q
 """
