@@ -148,6 +148,7 @@ def wheel() -> None:
 
 def roots() -> None:
     """A wheel of each Debian, built there by Zig and tried in a root without a compiler."""
+    DIST.mkdir(exist_ok=True)
     for suite in SUITES:
         builder, bare = (_make_root(suite, kind) for kind in ("builder", "bare"))
         clone = builder.folder / "srv" / "siltstone"
