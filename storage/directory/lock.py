@@ -38,7 +38,7 @@ class DirectoryLock:
             OSError: The directory is missing or cannot be written.
         """
         with suppress(FileNotFoundError):  # asked of the name: to open the file may end the lock
-            if files.find_identity(self._path) in disk.locked:
+            if _identity(disk.stat(self._path, follow_symlinks=False)) in disk.locked:
                 raise DirectoryLocked(
                     f"log directory {self._path.parent} is in use by this process; name each "
                     "folder once in log.dirs, by links and mounts, too"
@@ -54,7 +54,7 @@ class DirectoryLock:
                 raise
             raise DirectoryLocked(self._refusal(holder)) from error
         self._fd = fd
-        self._identity = (found.st_dev, found.st_ino)
+        self._identity = _identity(found)
         disk.locked.add(self._identity)
 
     def release(self) -> None:
@@ -73,6 +73,10 @@ class DirectoryLock:
             f"log directory {self._path.parent} is locked by {holds}; "
             "stop it or choose another log.dirs"
         )
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def is_held(directory: Path) -> bool:

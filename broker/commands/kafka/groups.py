@@ -161,7 +161,7 @@ def _delete(broker: Broker, options: argparse.Namespace) -> int:
 
 def _reset(broker: Broker, options: argparse.Namespace) -> int:
     """Set the offsets of groups without members, as ``--to`` says."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name in options.names:
         committed = _offsets_at_rest(broker, name)
         wanted = _wanted(broker, options.topic, committed)
@@ -170,11 +170,9 @@ def _reset(broker: Broker, options: argparse.Namespace) -> int:
         found = options.find(broker, wanted)
         if not options.dry_run:
             _commit(broker, name, found)
-        rows += [
-            {"group": name, "topic": topic, "partition": number, "from": committed.get(place),
-             "to": found[place]}
-            for place in sorted(found) for topic, number in [place]
-        ]  # fmt: skip
+        for place in sorted(found):
+            moved = {"from": committed.get(place), "to": found[place]}
+            rows.append({"group": name, "topic": place[0], "partition": place[1], **moved})
     if options.json:
         write_json({"would_reset" if options.dry_run else "reset": rows})
         return 0
@@ -185,10 +183,7 @@ def _reset(broker: Broker, options: argparse.Namespace) -> int:
 
 def _offsets_at_rest(broker: Broker, group_id: str) -> dict[Place, int | None]:
     """Return what a group has committed; it must have no members, and need not exist."""
-    broker.find_coordinator(group_id)
-    (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
-    if group.error_code == ErrorCode.group_id_not_found:
-        (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
+    group, _ = _find_either(broker, group_id)
     if group.error_code not in {ErrorCode.none, ErrorCode.group_id_not_found}:
         raise Refused(why(group.error_code, None, f"group {group_id}"))
     if group.members:
@@ -202,18 +197,17 @@ def _wanted(
 ) -> dict[str, list[int]]:
     """Return the partitions to set: those of the named topics, or those that were committed."""
     there = broker.topics()
-    wanted: dict[str, list[int]] = {}
-    for topic, number in () if names else committed:
-        if topic in there and number in there[topic].leaders:
-            wanted.setdefault(topic, []).append(number)
+    places = {(name, each) for name, topic in there.items() for each in topic.leaders}
+    chosen = set() if names else places & set(committed)
     for name in names:
-        topic, _, digits = name.rpartition("-")
-        if name in there:
-            wanted[name] = list(there[name].leaders)
-        elif topic in there and digits.isdecimal() and int(digits) in there[topic].leaders:
-            wanted.setdefault(topic, []).append(int(digits))
-        else:
+        named = {place for place in places if place[0] == name}
+        named = named or {place for place in places if f"{place[0]}-{place[1]}" == name}
+        if not named:
             raise Refused(why(ErrorCode.unknown_topic_or_partition, None, name))
+        chosen |= named
+    wanted: dict[str, list[int]] = {}
+    for topic, number in sorted(chosen):
+        wanted.setdefault(topic, []).append(number)
     return wanted
 
 
@@ -231,14 +225,19 @@ def _commit(broker: Broker, group_id: str, offsets: Mapping[Place, int]) -> None
                 raise Refused(why(each.error_code, None, what))
 
 
-def _find(broker: Broker, group_id: str) -> dict[str, Any]:
-    """Return a group of either protocol, with its members and offsets."""
+def _find_either(broker: Broker, group_id: str) -> tuple[Any, str]:
+    """Return the broker's answer about a group, and which protocol the group has."""
     broker.find_coordinator(group_id)
     (group,) = broker.ask(_CONSUMER, ConsumerGroupDescribeRequest((group_id,))).groups
-    protocol = "consumer"
-    if group.error_code == ErrorCode.group_id_not_found:
-        protocol = "classic"
-        (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
+    if group.error_code != ErrorCode.group_id_not_found:
+        return group, "consumer"
+    (group,) = broker.ask(_CLASSIC, DescribeGroupsRequest((group_id,))).groups
+    return group, "classic"
+
+
+def _find(broker: Broker, group_id: str) -> dict[str, Any]:
+    """Return a group of either protocol, with its members and offsets."""
+    group, protocol = _find_either(broker, group_id)
     if group.error_code:
         raise Refused(why(group.error_code, None, f"group {group_id}"))
     read = _of_consumer if protocol == "consumer" else _of_classic
