@@ -50,8 +50,9 @@ _WORKFLOWS: Final = (
 )
 _TRY = """
 set -eu
+export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
-pip install --quiet --disable-pip-version-check /srv/dist/siltstone-*.whl
+pip install /srv/dist/siltstone-*.whl
 siltstone version
 siltstone serve --set log.dirs=/tmp/try/data --ready-file /tmp/try/ready >log 2>&1 &
 broker=$!
@@ -60,7 +61,7 @@ siltstone topics create hello --partitions 2
 echo 'key:value' | siltstone produce hello -k :
 [ "$(siltstone consume hello --format '%k %v\\n')" = 'key value' ]
 kill "$broker" && wait "$broker"
-pip install --quiet --disable-pip-version-check pytest kafka-python lz4 zstandard
+pip install aiokafka confluent-kafka kafka-python pytest pytest-asyncio
 cp -r /srv/testing . && cd testing && python -m pytest -q
 """
 
