@@ -308,7 +308,7 @@ sbom: $(VENV)/.runtime-$(INSTALLER)
 	@echo dist/siltstone.cdx.json
 
 # Tools of a release, in an environment of their own: a wheel needs none of the broker's packages.
-RELEASE := .cache/release-tools
+RELEASE := .cache/release-tools$(if $(filter command line,$(origin PYTHON)),-$(notdir $(PYTHON)))
 $(RELEASE)/.installed: Makefile
 	@$(PYTHON) -m venv --clear $(RELEASE)
 	@$(RELEASE)/bin/pip install --quiet --disable-pip-version-check hatchling==1.33.0 \

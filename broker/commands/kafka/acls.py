@@ -117,7 +117,10 @@ def _resources(options: argparse.Namespace) -> list[tuple[int, str | None]]:
 
 
 def _rules(options: argparse.Namespace, *, is_filter: bool) -> list[_Rule]:
-    """Return the rules that the options describe; what a filter leaves open matches all."""
+    """Return the rules that the options describe; what a filter leaves open matches all.
+
+    As with Kafka's tool a name alone is that of literal rules: no prefixed rule goes with them.
+    """
     principals = [
         *((int(Permission.ALLOW), each) for each in options.allow),
         *((int(Permission.DENY), each) for each in options.deny),
@@ -125,15 +128,16 @@ def _rules(options: argparse.Namespace, *, is_filter: bool) -> list[_Rule]:
     operations = [
         int(Operation[each.upper().replace("-", "_")]) for each in options.operation or ()
     ]
+    resources = _resources(options)
     pattern = PatternType.PREFIXED if options.prefixed else PatternType.LITERAL
-    if is_filter and not options.prefixed:
+    if is_filter and not (options.prefixed or resources):
         pattern = PatternType.ANY
     return [
         _Rule(resource, name, int(pattern), principal, host, operation, permission)
         for (permission, principal), operation, (resource, name), host in product(
             principals or [(int(Permission.ANY), None)],
             operations or [int(Operation.ANY)],
-            _resources(options) or _EVERY,
+            resources or _EVERY,
             options.host or [None if is_filter else "*"],
         )
     ]

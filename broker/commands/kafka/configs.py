@@ -31,7 +31,7 @@ _DEFAULT: Final = 5  # the source of a setting that has its default
 _SOURCES: Final = {
     1: "topic", 2: "broker, dynamic", 3: "brokers, dynamic", 4: "broker", 6: "logger", 8: "group"
 }  # fmt: skip
-_READ_ONLY: Final = {"default", "broker"}
+_AT_START: Final = {"default", "broker"}
 """Sources of what nobody has set while the broker runs."""
 
 
@@ -111,6 +111,9 @@ def run_configs(options: argparse.Namespace) -> int:
     if options.action == "set" and not (options.setting or options.unset):
         sys.stderr.write("siltstone configs set wants -c NAME=VALUE or --unset NAME\n")
         return 2
+    if options.action == "show" and (options.setting or options.unset):
+        sys.stderr.write("-c and --unset are for siltstone configs set alone\n")
+        return 2
     action = {"show": _show, "set": _set}[options.action]
     return run_command(options, lambda broker: action(broker, options, *_resource(options)))
 
@@ -125,7 +128,7 @@ def _resource(options: argparse.Namespace) -> tuple[int, str]:
 
 def _show(broker: Broker, options: argparse.Namespace, kind: int, name: str) -> int:
     (settings,) = describe(broker, kind, [name]).values()
-    rows = [each for each in settings if options.all or each["source"] not in _READ_ONLY]
+    rows = [each for each in settings if options.all or each["source"] not in _AT_START]
     if options.json:
         write_json({"settings": rows})
     else:

@@ -75,8 +75,12 @@ def run_groups(options: argparse.Namespace) -> int:
     if options.action != "list" and not options.names:
         sys.stderr.write(f"siltstone groups {options.action} wants the name of a group\n")
         return 2
-    if (options.action == "reset") != (options.to is not None):
-        sys.stderr.write("siltstone groups reset wants --to OFFSET, and no other action has it\n")
+    has_own = options.to is not None or options.topic or options.dry_run
+    if options.action == "reset" and options.to is None:
+        sys.stderr.write("siltstone groups reset wants --to OFFSET\n")
+        return 2
+    if options.action != "reset" and has_own:
+        sys.stderr.write("--to, --topic and --dry-run are for siltstone groups reset alone\n")
         return 2
     try:
         options.find = None if options.to is None else read_offset(options.to)

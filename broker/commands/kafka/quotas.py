@@ -74,6 +74,8 @@ def _find_fault(options: argparse.Namespace) -> str | None:
             return f"--quota {each}: write NAME=NUMBER"
     if options.action == "set" and not (_entity(options) and (options.quota or options.unset)):
         return "siltstone quotas set wants --user, --client or --ip, and --quota or --unset"
+    if options.action == "list" and (options.quota or options.unset):
+        return "--quota and --unset are for siltstone quotas set alone"
     return None
 
 

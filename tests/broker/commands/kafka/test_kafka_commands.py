@@ -440,8 +440,22 @@ async def test_offsets_that_are_not_set(shell: Shell, broker: Running) -> None:
         assert shell.error.startswith(sentence)
     await shell.run("groups", "reset", "billing", "--to", "soon", code=2)
     assert shell.error.startswith("--to soon: write start, end")
-    await shell.run("groups", "list", "--to", "end", code=2)
-    assert shell.error.startswith("siltstone groups reset wants --to")
+    await shell.run("groups", "reset", "billing", code=2)
+    assert shell.error == "siltstone groups reset wants --to OFFSET\n"
+
+
+@pytest.mark.parametrize("words", [["--dry-run"], ["--topic", "orders"], ["--to", "end"]])
+async def test_words_of_a_reset_beside_a_deletion(
+    shell: Shell, broker: Running, words: list[str]
+) -> None:
+    """A dry run is believed to change nothing, so the group stays."""
+    await shell.run("topics", "create", "orders")
+    await commit(broker, "billing", 0)
+
+    await shell.run("groups", "delete", "billing", *words, code=2)
+
+    assert "for siltstone groups reset alone" in shell.error
+    assert [each["group"] for each in (await shell.ask("groups"))["groups"]] == ["billing"]
 
 
 async def test_members_that_have_committed_nothing(shell: Shell, broker: Running) -> None:

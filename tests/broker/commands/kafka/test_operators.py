@@ -44,6 +44,18 @@ async def test_the_life_of_rules(shell: Shell) -> None:
     assert len((await shell.ask("acls"))["acls"]) == 3
 
 
+async def test_a_prefixed_rule_does_not_go_with_a_literal_one(shell: Shell) -> None:
+    """A name alone is that of literal rules, as with Kafka's tool."""
+    add = ["acls", "add", "--deny", "User:alice", "--operation", "read", "--topic", "orders"]
+    await shell.run(*add)
+    await shell.run(*add, "--prefixed")
+
+    removed = await shell.ask("acls", "remove", "--topic", "orders")
+
+    assert [each["pattern"] for each in removed["removed"]] == ["literal"]
+    assert [each["pattern"] for each in (await shell.ask("acls"))["acls"]] == ["prefixed"]
+
+
 async def test_the_life_of_a_quota(shell: Shell) -> None:
     """Of a user, and of all clients without their own."""
     await shell.run("quotas", "set", "--user", "alice", "--quota", "producer_byte_rate=1048576")
@@ -118,6 +130,8 @@ async def test_users_of_a_running_broker(shell: Shell) -> None:
         (["quotas", "set", "--user", "a"], 2, "siltstone quotas set wants"),
         (["quotas", "set", "--user", "a", "--quota", "b=c"], 2, "--quota b=c: write NAME=NUMBER"),
         (["quotas", "set", "--user", "a", "--quota", "nonsense=1"], 1, "Invalid configuration key"),
+        (["quotas", "--user", "a", "--quota", "b=1"], 2, "--quota and --unset are for siltstone"),
+        (["configs", "-c", "a=1"], 2, "-c and --unset are for siltstone configs set alone"),
         (["configs", "set"], 2, "siltstone configs set wants -c"),
         (["configs", "set", "-c", "nonsense"], 2, "-c nonsense: write NAME=VALUE"),
         (["configs", "set", "-c", "nonsense=1"], 1, "nonsense is not a setting"),
