@@ -176,7 +176,7 @@ class _Backup:
                 shutil.copy2(self._directories[0] / file, self._partial / file)
 
     def _write_catalog(self, manifest: dict[str, Any], before: CatalogState | None) -> None:
-        """Write the topics as of the pin, and note which of their partitions it has not."""
+        """Write the topics as of the pin, and note which of their partitions the pin lacks."""
         from siltstone.storage.directory.catalog import Catalog  # noqa: PLC0415  # storage, only now
 
         topics = manifest["topics"]
@@ -188,7 +188,7 @@ class _Backup:
             for number in range(facts["partitions"]):
                 if (name, number) not in copied:
                     self._faults.append(
-                        f"{name}-{number} was set aside by the start, and is not in it"
+                        f"{name}-{number} was set aside by the start, and the copy lacks it"
                     )
 
     def _copy_partition(self, facts: dict[str, Any]) -> None:

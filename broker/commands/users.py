@@ -68,7 +68,7 @@ def run_users(options: argparse.Namespace) -> int:
             finally:
                 lock.release()
     except DirectoryLocked as error:
-        return fail(f"{error}; it changes its users itself: name it by --bootstrap-server")
+        return fail(f"{error}; or name the running broker by --bootstrap-server")
     except (PrivateFileError, ValueError) as error:
         return fail(str(error))
     except OSError as error:

@@ -22,7 +22,7 @@ MAX_ITERATIONS: Final = 16_384
 
 _LONGEST_TOKEN: Final = 8192
 SALT_BYTES: Final = 20
-"""Of a user that is made here."""
+"""The length of the salt of a user that is made here."""
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _TEXT_SALT: Final = re.compile(rb"[0-9a-z]{20,26}")
 _TEXT_SALT_BITS: Final = 130

@@ -312,7 +312,7 @@ async def test_a_partition_that_was_set_aside(
         assert await run(data, target, broker.broker.describe()["http"]) == 1
 
     told = capsys.readouterr()
-    fault = "broken-1 was set aside by the start, and is not in it"
+    fault = "broken-1 was set aside by the start, and the copy lacks it"
     assert json.loads(told.out)["faults"] == [fault]
     assert fault in told.err
     assert (target / "broken-0").exists()

@@ -100,7 +100,7 @@ def test_a_running_broker_keeps_its_users(
         lock.release()
 
     assert (code, shown) == (1, 0)
-    assert "it changes its users itself: name it by --bootstrap-server" in capsys.readouterr().err
+    assert "or name the running broker by --bootstrap-server" in capsys.readouterr().err
 
 
 def test_a_salted_password_is_taken_with_its_salt() -> None:
