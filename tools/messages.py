@@ -117,6 +117,7 @@ _PYTHON: Final = {
     "string": "str",
     "bytes": "bytes",
     "records": "Records",
+    "octets": "Octets",
     "uuid": "bytes",
     "float64": "float",
 }
@@ -125,6 +126,7 @@ _ZEROS: Final = {
     "string": '""',
     "bytes": 'b""',
     "records": 'b""',
+    "octets": 'b""',
     "uuid": "NO_ID",
     "float64": "0.0",
 }
@@ -220,6 +222,8 @@ class Maker:
         versions = self.message.versions
         is_array = each["type"].startswith("[]")
         element = each["type"].removeprefix("[]")
+        if element == "bytes" and self.message.name.endswith("Request"):
+            element = "octets"
         if element[0].isupper():
             fields = each.get("fields") or self._common[element]["fields"]
             python, element = self._add(element, fields), "struct"
@@ -280,7 +284,11 @@ def print_module(title: str, pieces: list[str]) -> str:
     """Return the source of a module."""
     text = "\n\n".join(pieces)
     typing = "Annotated, NamedTuple" if "Annotated" in text else "NamedTuple"
-    ours = [name for name in ("NO_ID", "Message", "Records") if re.search(rf"\b{name}\b", text)]
+    ours = [
+        name
+        for name in ("NO_ID", "Message", "Octets", "Records")
+        if re.search(rf"\b{name}\b", text)
+    ]
     head = [f'"""{title}. Written by ``tools/messages.py``."""', ""]
     if "Sequence[" in text:
         head.append("from collections.abc import Sequence")

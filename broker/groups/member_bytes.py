@@ -16,6 +16,7 @@ from typing import Final
 
 from siltstone.broker.process.client_limits import Limit, Limits
 from siltstone.protocol.errors import CoordinatorLoadInProgress
+from siltstone.protocol.messages import Octets
 
 _OBJECT_BYTES: Final = 60
 _GROUP_BYTES: Final = 1_300
@@ -139,12 +140,12 @@ def size_of_group(group_id: str) -> int:
     return _GROUP_BYTES + bytes_of((group_id,))
 
 
-def bytes_of(values: Iterable[str | bytes | None]) -> int:
+def bytes_of(values: Iterable[str | Octets | None]) -> int:
     """Return how much memory the values take that a client has sent."""
     return sum(map(_size_of, values))
 
 
-def _size_of(value: str | bytes | None) -> int:
+def _size_of(value: str | Octets | None) -> int:
     """Return a size that never changes for a text; the size that Python reports may grow."""
     if value is None:
         return 0

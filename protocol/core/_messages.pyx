@@ -61,13 +61,14 @@ cdef extern from "Python.h":
 
 # The order is that of `protocol.core.fields.KINDS`.
 cdef enum Kind:
-    BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, STRUCT
+    BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, RECORDS, OCTETS
+    STRUCT
 
 # The fields of a request's head, which has no table.
 cdef enum HeadField:
     HEAD_CLIENT_ID, HEAD_TAGS
 
-cdef int[13] SIZES = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0]
+cdef int[14] SIZES = [1, 1, 2, 2, 4, 4, 8, 8, 16, 0, 0, 0, 0, 0]
 cdef long long[8] LOWEST = [0, -0x80, -0x8000, 0, -0x80000000LL, 0, INT64_MIN, 0]
 cdef long long[8] HIGHEST = [1, 0x7F, 0x7FFF, 0xFFFF, 0x7FFFFFFFLL, 0xFFFFFFFFLL, 0x7FFFFFFFFFFFFFFFLL, 0]
 
@@ -79,6 +80,7 @@ cdef int NO_HEAD = -0x10000
 cdef Py_ssize_t MAX_STRING_BYTES = 0x7FFF  # the limit of strings in both encodings, as in Kafka
 cdef uint64_t FIVE_OCTETS = 0x7FFFFFFFF  # how many bits the varint of a length may have
 cdef Py_ssize_t MAX_HEAD_TAGS = 1000
+cdef Py_ssize_t VIEWED_BYTES = 128 * 1024  # a copy of many holds the loop: each page is made first
 cdef Py_ssize_t FIRST_ROOM = 512
 cdef Py_ssize_t MAX_KEPT = 1 << 16
 cdef Py_ssize_t STEP = 1000  # elements of one step, half a millisecond at most
@@ -154,7 +156,7 @@ cdef class Table:
             return 1 if self.is_flexible else 4
         if field.kind == STRING:
             return 1 if self.is_flexible else 2
-        if field.kind == BYTES or field.kind == RECORDS:
+        if field.kind == BYTES or field.kind == RECORDS or field.kind == OCTETS:
             return 1 if self.is_flexible else 4
         if field.kind == STRUCT:
             return 1 if field.is_nullable else (<Table> <object> field.child).min_size
@@ -686,7 +688,7 @@ cdef object take_long(Source* source, int kind, bint is_flexible, bint is_nullab
         return take_text(source, length)
     position = source.position
     source.position += length
-    if kind == BYTES:
+    if kind == BYTES or (kind == OCTETS and length < VIEWED_BYTES):
         return PyBytes_FromStringAndSize(<const char*> source.data + position, length)
     return take_view(<object> source.buffer, position, length)
 

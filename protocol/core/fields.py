@@ -4,9 +4,9 @@ from typing import Any, Final, NamedTuple
 
 KINDS: Final = (
     "bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string",
-    "bytes", "records", "struct",
+    "bytes", "records", "octets", "struct",
 )  # fmt: skip
-"""The types, in the order by which the core numbers them."""
+"""The types, in the order by which the core numbers them. Octets are bytes of a request."""
 
 
 class Field(NamedTuple):

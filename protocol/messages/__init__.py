@@ -13,10 +13,11 @@ is left out when it is written, so that a handler sees the same structure in eve
 
 In Python an id is 16 bytes and an error code is an int. An array is read as a list, and may be
 written from a list or tuple. Records are read as a view of the frame, and may be written from bytes
-or a range of a file. To be written, an element of an array of structures may also be the bytes from
-`write_part`. An array of structures that have only numbers, or numbers and one text, may be read as
-a `Grid`, a sequence without an object for each element. Any array of structures may be written from
-a `Grid`.
+or a range of a file. Bytes of a request are read as a view, too, from 128 KiB on: a handler copies
+what it keeps, and does so after it knows that it keeps it. To be written, an element of an array of
+structures may also be the bytes from `write_part`. An array of structures that have only numbers,
+or numbers and one text, may be read as a `Grid`, a sequence without an object for each element. Any
+array of structures may be written from a `Grid`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from siltstone.protocol.core.fields import KINDS, Field
 from siltstone.protocol.parts import Buffer, FileSlice, Parts
 
 Records: TypeAlias = bytes | bytearray | memoryview | FileSlice
+Octets: TypeAlias = bytes | memoryview
 
 NO_ID: Final = bytes(16)
 """The id that means no topic."""

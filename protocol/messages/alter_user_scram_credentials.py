@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import Message
+from siltstone.protocol.messages import Message, Octets
 
 class ScramCredentialDeletion(NamedTuple):
     name: Annotated[str, "string"] = ""
@@ -12,8 +12,8 @@ class ScramCredentialUpsertion(NamedTuple):
     name: Annotated[str, "string"] = ""
     mechanism: Annotated[int, "int8"] = 0
     iterations: Annotated[int, "int32"] = 0
-    salt: Annotated[bytes, "bytes"] = b""
-    salted_password: Annotated[bytes, "bytes"] = b""
+    salt: Annotated[Octets, "octets"] = b""
+    salted_password: Annotated[Octets, "octets"] = b""
 
 class AlterUserScramCredentialsRequest(NamedTuple):
     deletions: Annotated[Sequence[ScramCredentialDeletion], "[]struct"] = ()

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import Message
+from siltstone.protocol.messages import Message, Octets
 
 class JoinGroupRequestProtocol(NamedTuple):
     name: Annotated[str, "string"] = ""
-    metadata: Annotated[bytes, "bytes"] = b""
+    metadata: Annotated[Octets, "octets"] = b""
 
 class JoinGroupRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""

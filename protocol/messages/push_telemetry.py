@@ -1,14 +1,14 @@
 """PushTelemetry (72). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import NO_ID, Message
+from siltstone.protocol.messages import NO_ID, Message, Octets
 
 class PushTelemetryRequest(NamedTuple):
     client_instance_id: Annotated[bytes, "uuid"] = NO_ID
     subscription_id: Annotated[int, "int32"] = 0
     terminating: Annotated[bool, "bool"] = False
     compression_type: Annotated[int, "int8"] = 0
-    metrics: Annotated[bytes, "bytes"] = b""
+    metrics: Annotated[Octets, "octets"] = b""
 REQUEST = Message(72, 0, 0, 0, PushTelemetryRequest)
 
 class PushTelemetryResponse(NamedTuple):

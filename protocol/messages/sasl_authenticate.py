@@ -1,10 +1,10 @@
 """SaslAuthenticate (36). Written by ``tools/messages.py``."""
 
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import Message
+from siltstone.protocol.messages import Message, Octets
 
 class SaslAuthenticateRequest(NamedTuple):
-    auth_bytes: Annotated[bytes, "bytes"] = b""
+    auth_bytes: Annotated[Octets, "octets"] = b""
 REQUEST = Message(36, 0, 2, 2, SaslAuthenticateRequest)
 
 class SaslAuthenticateResponse(NamedTuple):

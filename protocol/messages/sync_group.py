@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import Message
+from siltstone.protocol.messages import Message, Octets
 
 class SyncGroupRequestAssignment(NamedTuple):
     member_id: Annotated[str, "string"] = ""
-    assignment: Annotated[bytes, "bytes"] = b""
+    assignment: Annotated[Octets, "octets"] = b""
 
 class SyncGroupRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""

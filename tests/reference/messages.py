@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 # The numbers of `protocol.core.fields.KINDS`.
 _FIXED: Final = tuple(map(Struct, (">?", ">b", ">h", ">H", ">i", ">I", ">q", ">d", "16s")))
-_BOOL, _UUID, _STRING, _BYTES, _RECORDS, _STRUCT = 0, 8, 9, 10, 11, 12
+_BOOL, _UUID, _STRING, _BYTES, _RECORDS, _OCTETS, _STRUCT = 0, 8, 9, 10, 11, 12, 13
 _HEAD: Final = Struct(">hhi")
 _INT16: Final = _FIXED[2]
 _INT32: Final = _FIXED[4]
 _NO_TAG: Final = -1
 _MAX_HEAD_TAGS: Final = 1000
 _MAX_STRING_BYTES: Final = (1 << 15) - 1  # in both encodings, as in Kafka
+_VIEWED_BYTES: Final = 128 * 1024
 _INT32_MAX: Final = (1 << 31) - 1
 _FIVE_OCTETS: Final = (1 << 35) - 1
 _NO_LIMIT: Final = (1 << 63) - 1
@@ -88,7 +89,7 @@ def _element_of(field: Field) -> Field:
 
 
 def _min_size(field: Field, is_flexible: bool) -> int:
-    if field.is_array or field.kind in {_BYTES, _RECORDS}:
+    if field.is_array or field.kind in {_BYTES, _RECORDS, _OCTETS}:
         return 1 if is_flexible else 4
     if field.kind == _STRING:
         return 1 if is_flexible else 2
@@ -372,7 +373,8 @@ class _Source:
             return self.take_text(length)
         view = memoryview(self.buffer)[self.position : self.position + length]
         self.position += length
-        return bytes(view) if kind == _BYTES else view
+        is_short = kind == _OCTETS and length < _VIEWED_BYTES
+        return bytes(view) if kind == _BYTES or is_short else view
 
     def take_text(self, length: int) -> str:
         """Read text as Java does; refuse one that is too long once U+FFFD stands in it."""

@@ -1,13 +1,13 @@
 """A classic group with a fake clock, a journal that is a list, and answers that are kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
+    AskedProtocols,
     JoinRequest,
     JoinResult,
-    Protocols,
     SyncRequest,
     SyncResult,
 )
@@ -18,13 +18,14 @@ from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group
 from siltstone.protocol.errors import ErrorCode, KafkaError
+from siltstone.protocol.messages import Octets
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue
 from siltstone.protocol.records.journal import Row
 from tests.support.clock import FakeClock
 
 SESSION_MS = 10_000
 REBALANCE_MS = 60_000
-RANGE: Protocols = (("range", b"metadata"),)
+RANGE: AskedProtocols = (("range", b"metadata"),)
 
 
 class Asked:
@@ -91,7 +92,7 @@ class GroupInHand:
         member_id: str = "",
         instance_id: str | None = None,
         *,
-        protocols: Protocols = RANGE,
+        protocols: AskedProtocols = RANGE,
         protocol_type: str = "consumer",
         version: int = 9,
         session_ms: int = SESSION_MS,
@@ -122,7 +123,7 @@ class GroupInHand:
         return asked
 
     def enter(
-        self, *, protocols: Protocols = RANGE, session_ms: int = SESSION_MS
+        self, *, protocols: AskedProtocols = RANGE, session_ms: int = SESSION_MS
     ) -> tuple[str, Asked]:
         """Join as a new member does: get an id, and join with it."""
         first = self.join(protocols=protocols, session_ms=session_ms)
@@ -133,7 +134,7 @@ class GroupInHand:
     def sync(
         self,
         member_id: str,
-        assignments: dict[str, bytes] | None = None,
+        assignments: Mapping[str, Octets] | None = None,
         *,
         generation: int | None = None,
         instance_id: str | None = None,

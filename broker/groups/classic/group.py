@@ -49,6 +49,7 @@ from siltstone.protocol.errors import (
     KafkaError,
     UnknownServerError,
 )
+from siltstone.protocol.messages import Octets
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from siltstone.protocol.records.journal import Row
 from siltstone.storage.clock import Clock
@@ -428,11 +429,12 @@ class ClassicGroup:
         if member.member_id == self.members.leader:
             self._take_assignments(request.assignments)
 
-    def _take_assignments(self, given: Mapping[str, bytes]) -> None:
+    def _take_assignments(self, given: Mapping[str, Octets]) -> None:
         """Write the leader's assignments, then answer all; a member left out gets empty bytes."""
-        assignments = {each.member_id: given.get(each.member_id, b"") for each in self.members}
+        asked = {each.member_id: given.get(each.member_id, b"") for each in self.members}
         try:
-            self.members.check_assignments(assignments)
+            self.members.check_assignments(asked)
+            assignments = {member_id: bytes(octets) for member_id, octets in asked.items()}
             self._write(self._metadata(assignments))
         except KafkaError as error:
             _logger.warning("assignment not written group=%s reason=%s", self.group_id, error)

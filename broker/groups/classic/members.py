@@ -11,6 +11,7 @@ from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
 from siltstone.protocol.errors import ProtocolError
+from siltstone.protocol.messages import Octets
 from siltstone.protocol.messages.consumer_offsets import MemberMetadata
 from siltstone.protocol.names import MAX_TOPIC_NAME_LENGTH
 
@@ -51,7 +52,7 @@ class Member:
         self.client_id = request.client_id
         self.client_host = request.client_host
         self.protocol_type = request.protocol_type
-        self.protocols: messages.Protocols = request.protocols
+        self.protocols = messages.own(request.protocols)
         self.rebalance_timeout_ms = request.rebalance_timeout_ms
         self.assignment = b""
         self.is_new = False  # its first join is not answered yet
@@ -176,7 +177,7 @@ class Members:
         """Replace a member's data by the data of its new join."""
         self._forget_protocols(member)
         self.bytes.add(-member.size, member.user)
-        member.protocols = request.protocols
+        member.protocols = messages.own(request.protocols)
         member.user = request.user
         self.bytes.add(member.size, member.user)
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
@@ -197,7 +198,7 @@ class Members:
         more = _size_of(request.protocols) - _size_of(member.protocols)
         self.bytes.check(more, request.user)
 
-    def check_assignments(self, assignments: Mapping[str, bytes]) -> None:
+    def check_assignments(self, assignments: Mapping[str, Octets]) -> None:
         """Refuse assignments that are much larger than those before.
 
         Raises:
@@ -233,7 +234,7 @@ class Members:
             self.leader = joined.member_id
         return True
 
-    def support(self, protocols: messages.Protocols) -> bool:
+    def support(self, protocols: messages.AskedProtocols) -> bool:
         """Tell whether all members have one of these protocols in common."""
         count = len(self.by_id)
         return any(self._supported[name] == count for name, _ in protocols)
@@ -307,7 +308,7 @@ class Members:
                 del supported[name]
 
 
-def _size_of(protocols: messages.Protocols) -> int:
+def _size_of(protocols: messages.AskedProtocols) -> int:
     return len(protocols) * _PROTOCOL_BYTES + sum(map(bytes_of, protocols))
 
 

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from siltstone.protocol.errors import ErrorCode
+from siltstone.protocol.messages import Octets
 
 Protocols: TypeAlias = tuple[tuple[str, bytes], ...]
 """Names and metadata, the preferred one first."""
+
+AskedProtocols: TypeAlias = tuple[tuple[str, Octets], ...]
+"""The same, of a request: long metadata is a view of its frame."""
 
 NO_GENERATION = -1
 
@@ -21,7 +25,7 @@ class JoinRequest:
     client_id: str
     client_host: str
     protocol_type: str
-    protocols: Protocols
+    protocols: AskedProtocols
     rebalance_timeout_ms: int
     session_timeout_ms: int
     requires_known_id: bool = True
@@ -62,7 +66,7 @@ class SyncRequest:
     generation: int
     protocol_type: str | None
     protocol_name: str | None
-    assignments: Mapping[str, bytes]
+    assignments: Mapping[str, Octets]
 
 
 class SyncResult(NamedTuple):
@@ -72,6 +76,11 @@ class SyncResult(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+
+def own(protocols: AskedProtocols) -> Protocols:
+    """Return protocols that outlive their request."""
+    return tuple((name, bytes(metadata)) for name, metadata in protocols)
 
 
 JoinReply: TypeAlias = Callable[[JoinResult], None]

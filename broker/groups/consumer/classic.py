@@ -14,6 +14,7 @@ from siltstone.broker.groups.classic.messages import (
     JoinResult,
     SyncRequest,
     SyncResult,
+    own,
 )
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
@@ -215,7 +216,9 @@ def _merge(
         subscribed_topic_names=tuple(sorted(set(subscription.topics))),
         subscribed_topic_regex="",
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        classic_member_metadata=classic_metadata(request.session_timeout_ms, request.protocols),
+        classic_member_metadata=classic_metadata(
+            request.session_timeout_ms, own(request.protocols)
+        ),
     )
 
 

@@ -89,7 +89,7 @@ class _Filled:
         kind = KINDS[field.kind]
         if kind == "struct":
             return b"\1" * field.is_nullable + self.write_struct(field.child, depth)
-        if kind in {"string", "bytes", "records"}:
+        if kind in {"string", "bytes", "records", "octets"}:
             return self._write_length(0, 2 if kind == "string" else 4)
         return b"\x7f" * _SIZES[field.kind]  # no small number, of which Python has one of each
 

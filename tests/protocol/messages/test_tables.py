@@ -489,6 +489,23 @@ def test_any_length_below_0_is_null_where_null_may_be(length: int) -> None:
             read(table, body[2:6], 0, 4, 9)
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_long_bytes_of_a_request_are_not_copied(version: int) -> None:
+    """Each page of a copy would be made while the loop stands still."""
+
+    class Octets(NamedTuple):
+        octets: Annotated[bytes | memoryview, "octets"] = b""
+
+    message = Message(99, 0, 1, 1, Octets)
+    for size, kind in ((128 * 1024 - 1, bytes), (128 * 1024, memoryview)):
+        frame = bytearray(message.write(version, Octets(b"o" * size)))
+        for table, read in readers(message, version):
+            row, end = read(table, frame, 0, len(frame), 9)
+            assert type(row.octets) is kind
+            assert row.octets == b"o" * size
+            assert end == len(frame)
+
+
 def test_null_of_a_structure_is_another_byte_in_a_tagged_field() -> None:
     """-1 in its place, 0 behind a tag, as Kafka's generated classes have it."""
 

@@ -134,6 +134,21 @@ def test_a_follower_that_syncs_first_waits_for_the_leader() -> None:
     }
 
 
+def test_long_metadata_and_assignments_outlive_their_frames() -> None:
+    """They are views of frames, whose memory is used again."""
+    hand = GroupInHand()
+    frame, given = bytearray(b"m" * 200_000), bytearray(b"a" * 200_000)
+    first = hand.join(protocols=(("range", memoryview(frame)),), version=0)
+    hand.advance(DELAY_MS)
+    member_id = first.answer.member_id
+    hand.sync(member_id, {member_id: memoryview(given)})
+    frame[:] = given[:] = bytes(200_000)
+
+    member = hand.group.members.by_id[member_id]
+    assert member.protocols == (("range", b"m" * 200_000),)
+    assert member.assignment == b"a" * 200_000
+
+
 def test_an_assignment_that_can_not_be_written_is_nobodys() -> None:
     """The journal first: all are told its error and rebalance."""
     hand = GroupInHand()
