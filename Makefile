@@ -245,7 +245,7 @@ figures: setup
 
 messages: setup jars
 	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator transaction-coordinator,\
-	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-jars/kafka-$(jar)-[0-9]*.jar))
+	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-4.4.0/kafka-$(jar)-[0-9]*.jar))
 
 # Who asks for it wants to know what is missing: a skip is a failure, as in CI.
 image-check: setup
@@ -253,6 +253,7 @@ image-check: setup
 
 jars:
 	@tests/kafka/jars.sh
+	@tests/kafka/jars.sh tests/kafka/4.3.1 kafka-4.3.1
 	@tests/kafka/jars.sh tests/connector connector-jars
 	@tests/kafka/jars.sh tests/catalogue catalogue-jars
 	@tests/kafka/jars.sh tests/delta delta-jars

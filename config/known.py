@@ -1,4 +1,4 @@
-"""The settings that Apache Kafka 4.3.1 knows, from `known.tsv`; most have no effect in this broker.
+"""The settings that Apache Kafka 4.4.0 knows, from `known.tsv`; most have no effect in this broker.
 
 The table holds facts: level, name, type, default (null: no default), whether Kafka alters it while
 it runs (cluster: also as the default of all brokers; broker: for one broker only), and status
@@ -20,6 +20,8 @@ _PLUGIN_PREFIXES = ("config.providers.", "rsm.config.", "rlmm.config.")
 _LOCAL = {
     "local.retention.bytes": "log.local.retention.bytes",
     "local.retention.ms": "log.local.retention.ms",
+    "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+    "remote.copy.lag.ms": "log.remote.copy.lag.ms",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 

@@ -148,6 +148,9 @@ class ErrorCode(IntEnum):
     streams_invalid_topology_epoch = 131
     streams_topology_fenced = 132
     share_session_limit_reached = 133
+    group_deletion_failed = 134
+    streams_topology_description_update_failed = 135
+    controller_id_not_registered = 136
 
 
 MAX_MESSAGE_CHARACTERS = 4_000

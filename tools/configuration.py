@@ -35,7 +35,7 @@ value of a setting is the first of these that exists:
 If several names give one value, such as `log.retention.ms`, `log.retention.minutes` and
 `log.retention.hours`, the first of them that is set wins, in the order in which they are listed.
 
-A name that Kafka 4.3.1 knows but that has no meaning here is kept, with a warning. Any other name
+A name that Kafka 4.4.0 knows but that has no meaning here is kept, with a warning. Any other name
 is a fault. `siltstone check --config FILE` lists all faults of a file, `siltstone config` prints
 every value in force with its source.
 
@@ -74,7 +74,7 @@ _VARIABLES = (
 )
 
 _KEPT = """\
-Apache Kafka 4.3.1, or a version before 4.0, knows these settings; here they are accepted and have
+Apache Kafka 4.4.0, or a version before 4.0, knows these settings; here they are accepted and have
 no effect: they are about clusters, plug-ins or features that do not exist here, or not yet. The
 same holds for `listener.name.NAME.…` with any of them.
 """

@@ -192,7 +192,7 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
     )
     group = groups.check_commit(
         request.group_id,
-        request.generation_id,
+        request.generation_id_or_member_epoch,
         request.member_id,
         request.group_instance_id,
         None,

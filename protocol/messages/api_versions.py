@@ -7,7 +7,9 @@ from siltstone.protocol.messages import Message
 class ApiVersionsRequest(NamedTuple):
     client_software_name: Annotated[str, "string 3+"] = ""
     client_software_version: Annotated[str, "string 3+"] = ""
-REQUEST = Message(18, 0, 4, 3, ApiVersionsRequest)
+    cluster_id: Annotated[str | None, "string 5+ null"] = None
+    node_id: Annotated[int, "int32 5+"] = -1
+REQUEST = Message(18, 0, 5, 3, ApiVersionsRequest)
 
 class ApiVersion(NamedTuple):
     api_key: Annotated[int, "int16"] = 0
@@ -32,4 +34,4 @@ class ApiVersionsResponse(NamedTuple):
     finalized_features_epoch: Annotated[int, "int64 3+ tag 1"] = -1
     finalized_features: Annotated[Sequence[FinalizedFeatureKey], "[]struct 3+ tag 2"] = ()
     zk_migration_ready: Annotated[bool, "bool 3+ tag 3"] = False
-RESPONSE = Message(18, 0, 4, 3, ApiVersionsResponse)
+RESPONSE = Message(18, 0, 5, 3, ApiVersionsResponse)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
-from siltstone.protocol.messages import Message
+from siltstone.protocol.messages import NO_ID, Message
 
 class TxnOffsetCommitRequestPartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
@@ -11,7 +11,8 @@ class TxnOffsetCommitRequestPartition(NamedTuple):
     committed_metadata: Annotated[str | None, "string null"] = ""
 
 class TxnOffsetCommitRequestTopic(NamedTuple):
-    name: Annotated[str, "string"] = ""
+    name: Annotated[str, "string 0-5"] = ""
+    topic_id: Annotated[bytes, "uuid 6+"] = NO_ID
     partitions: Annotated[Sequence[TxnOffsetCommitRequestPartition], "[]struct"] = ()
 
 class TxnOffsetCommitRequest(NamedTuple):
@@ -19,21 +20,22 @@ class TxnOffsetCommitRequest(NamedTuple):
     group_id: Annotated[str, "string"] = ""
     producer_id: Annotated[int, "int64"] = 0
     producer_epoch: Annotated[int, "int16"] = 0
-    generation_id: Annotated[int, "int32 3+"] = -1
+    generation_id_or_member_epoch: Annotated[int, "int32 3+"] = -1
     member_id: Annotated[str, "string 3+"] = ""
     group_instance_id: Annotated[str | None, "string 3+ null"] = None
     topics: Annotated[Sequence[TxnOffsetCommitRequestTopic], "[]struct"] = ()
-REQUEST = Message(28, 0, 5, 3, TxnOffsetCommitRequest)
+REQUEST = Message(28, 0, 6, 3, TxnOffsetCommitRequest)
 
 class TxnOffsetCommitResponsePartition(NamedTuple):
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
 
 class TxnOffsetCommitResponseTopic(NamedTuple):
-    name: Annotated[str, "string"] = ""
+    name: Annotated[str, "string 0-5"] = ""
+    topic_id: Annotated[bytes, "uuid 6+"] = NO_ID
     partitions: Annotated[Sequence[TxnOffsetCommitResponsePartition], "[]struct"] = ()
 
 class TxnOffsetCommitResponse(NamedTuple):
     throttle_time_ms: Annotated[int, "int32"] = 0
     topics: Annotated[Sequence[TxnOffsetCommitResponseTopic], "[]struct"] = ()
-RESPONSE = Message(28, 0, 5, 3, TxnOffsetCommitResponse)
+RESPONSE = Message(28, 0, 6, 3, TxnOffsetCommitResponse)

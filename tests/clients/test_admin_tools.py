@@ -15,7 +15,7 @@ from tests.support.messages import START, by_time, sample, stored
 pytestmark = [pytest.mark.client, pytest.mark.java]
 
 Broker = SiltstoneProcess | KafkaBroker
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SERVED = {
     "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (1, 11), "Metadata": (0, 13),
     "FindCoordinator": (0, 6), "ApiVersions": (0, 4), "CreateTopics": (2, 7),

@@ -12,7 +12,7 @@ import pytest
 from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
-from tests.support.kafka import KafkaBroker, KafkaJars
+from tests.support.kafka import RELEASE_BEFORE, KafkaBroker, KafkaJars
 from tests.support.ports import free_ports
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -151,10 +151,16 @@ class Worker:
 
 @pytest.fixture
 def worker(
-    kafka_jars: KafkaJars, broker: SiltstoneProcess | KafkaBroker, topic_name: str, tmp_path: Path
+    kafka_jars: KafkaJars,  # it skips where they cannot be had
+    broker: SiltstoneProcess | KafkaBroker,
+    topic_name: str,
+    tmp_path: Path,
 ) -> Iterator[Worker]:
-    """A worker on files and a topic of the test, not started."""
-    made = Worker(kafka_jars, broker, tmp_path, topic_name)
+    """A worker on files and a topic of the test, not started.
+
+    It is one of the release before: 4.4.0 has no connector for files on Maven Central.
+    """
+    made = Worker(KafkaJars.find(RELEASE_BEFORE), broker, tmp_path, topic_name)
     made.source.touch()
     yield made
     made.close()

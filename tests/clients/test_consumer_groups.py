@@ -18,7 +18,7 @@ pytestmark = pytest.mark.client
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
+CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 PARTITIONS = 4
 QUICK = {
     "group.consumer.heartbeat.interval.ms": "200",

@@ -29,7 +29,7 @@ def broker_row(name: str, layers: Layers) -> ConfigRow:
 
 
 def test_a_topic_has_every_current_setting_of_kafka() -> None:
-    """Tools find each topic setting of Kafka 4.3.1 with Kafka's default, in order."""
+    """Tools find each topic setting of Kafka 4.4.0 with Kafka's default, in order."""
     rows = describe_topic(Layers(), {})
     known = {k.name: k for k in known_settings("topic").values() if k.status == "current"}
 

@@ -1,4 +1,4 @@
-"""The table against what Apache Kafka 4.3.1 has."""
+"""The table against what Apache Kafka 4.4.0 has."""
 
 from siltstone.config.checks import ADVERTISED
 from siltstone.config.keys import Kind

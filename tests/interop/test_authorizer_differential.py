@@ -34,7 +34,11 @@ NAMES = ("*", "a", "ab", "abc", "abd", "b", "ba", "kafka-cluster", "hardcode", "
 PRINCIPALS = ("User:alice", "User:bob", "User:*", "User:root", "Group:alice", "User:a:b", "Role:*")
 CLIENTS = tuple(each for each in PRINCIPALS if each != "User:*")
 """A client of that name is a fault of Apache Kafka's: its authorizer raises."""
-HOSTS = ("*", "192.0.2.1", "192.0.2.2")
+HOSTS = (
+    *("*", "192.0.2.1", "192.0.2.2", "2001:db8:0:0:0:0:0:1"),
+    *("192.0.2.0/24", "192.0.2.3/31", "0.0.0.0/0", "2001:db8::/32", "::/0", "192.0.2.0/33"),
+)
+ADDRESSES = ("192.0.2.1", "192.0.2.2", "198.51.100.7", "2001:db8::1")
 KINDS = (2, 3, 4, 5, 6, 7)
 OPERATIONS = range(2, 16)
 
@@ -58,7 +62,7 @@ def make_rule(draw: random.Random) -> Acl:
     return Acl(
         pattern,
         draw.choice(PRINCIPALS),
-        draw.choice(HOSTS),
+        draw.choice(("*", *HOSTS)),
         Operation(draw.choice((2, 3, 4, 8, *OPERATIONS))),
         Permission(draw.choice((2, 3, 3))),
     )
@@ -74,13 +78,13 @@ def play(seed: int) -> tuple[list[str], list[Question]]:
     lines += [_line("rule", *rule.pattern, *rule[1:]) for rule in rules]
     questions = []
     for _ in range(100):
-        who, host = draw.choice(CLIENTS), draw.choice(HOSTS[1:])
+        who, host = draw.choice(CLIENTS), draw.choice(ADDRESSES)
         operation, kind = draw.choice((3, 4, 8, *OPERATIONS)), draw.choice((2, 2, 3, *KINDS))
         name = draw.choice((*NAMES[1:], "abcd", "c", ""))
         may = ours.allows(who, host, operation, kind, name)
         questions.append(_question(may, "may", who, host, operation, kind, name))
     for _ in range(40):
-        who, host = draw.choice(CLIENTS), draw.choice(HOSTS[1:])
+        who, host = draw.choice(CLIENTS), draw.choice(ADDRESSES)
         operation, kind = draw.choice((3, 4, 8, *OPERATIONS[1:])), draw.choice((2, 2, 3, *KINDS))
         may = ours.allows_any(who, host, operation, kind)
         questions.append(_question(may, "any", who, host, operation, kind))

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Copies what a pom.xml names into ${SILTSTONE_CACHE:-.cache}/NAME, once per version of the file:
 #
-#   jars.sh                            Apache Kafka's jars, into kafka-jars
+#   jars.sh                            Apache Kafka's jars, into kafka-4.4.0
 #   jars.sh FOLDER_OF_POM NAME         others
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 pom=$(cd "${1:-$here}" && pwd)/pom.xml
-name=${2:-kafka-jars}
+name=${2:-kafka-4.4.0}
 cache=${SILTSTONE_CACHE:-$here/../../.cache}
 jars=$cache/$name
 stamp=$jars/.pom.sha256

@@ -21,7 +21,7 @@ MAINS = {
     "kafka-broker-api-versions": "BrokerApiVersionsCommand",
     "kafka-client-metrics": "ClientMetricsCommand",
     "kafka-cluster": "ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer": "consumer.ConsoleConsumer",
     "kafka-console-producer": "ConsoleProducer",
     "kafka-consumer-groups": "consumer.group.ConsumerGroupCommand",

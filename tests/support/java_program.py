@@ -18,7 +18,7 @@ def compile_program(jars: KafkaJars, name: str) -> Path:
         LookupError: a JDK is missing; the message begins with which.
     """
     source = SOURCES / f"{name}.java"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    digest = hashlib.sha256(source.read_bytes() + jars.stamp).hexdigest()[:12]
     classes = jars.folder.parent / "kafka-classes" / f"{name}-{digest}"
     if not classes.exists():
         javac = shutil.which("javac")

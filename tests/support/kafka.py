@@ -16,6 +16,8 @@ from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 _SCRIPT = ROOT / "tests" / "kafka" / "jars.sh"
+RELEASE = "4.4.0"
+RELEASE_BEFORE = "4.3.1"
 TOOLS = "org.apache.kafka.tools"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 READY = r"Kafka Server started"
@@ -59,15 +61,16 @@ class KafkaJars:
     def __init__(self, folder: Path, java: str) -> None:
         self.folder = folder
         self.java = java
-        identity = Path(java).resolve().as_posix() + (folder / ".pom.sha256").read_text()
-        self._suffix = hashlib.sha256(identity.encode()).hexdigest()[:12]
+        self.stamp = (folder / ".pom.sha256").read_bytes()
+        identity = Path(java).resolve().as_posix().encode() + self.stamp
+        self._suffix = hashlib.sha256(identity).hexdigest()[:12]
         logging = folder / "log4j2.properties"
         if not logging.exists():
             logging.write_text(LOGGING)
 
     @classmethod
-    def find(cls) -> "KafkaJars":
-        """Copy the jars if they are missing.
+    def find(cls, release: str = RELEASE) -> "KafkaJars":
+        """Copy the jars of a release if they are missing.
 
         Raises:
             LookupError: a JDK or Maven is missing; the message begins with which.
@@ -75,8 +78,9 @@ class KafkaJars:
         java = shutil.which("java")
         if java is None:
             raise LookupError("java: no JDK on the PATH")
-        copy_jars(_SCRIPT.parent, "kafka-jars")
-        return cls(cache_folder() / "kafka-jars", java)
+        name = f"kafka-{release}"
+        copy_jars(_SCRIPT.parent / ("" if release == RELEASE else release), name)
+        return cls(cache_folder() / name, java)
 
     def command(self, kind: str, main: str, *arguments: str) -> list[str]:
         """Return the command that runs a class, with the class archive of its kind."""

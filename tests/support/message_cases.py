@@ -14,6 +14,8 @@ from tests.support.kio_schemas import EntityField, EntityTupleField, classify_fi
 from tools.messages import APIS, to_snake
 
 MODULES = sorted(map(to_snake, APIS))
+NEWER_THAN_KIO = {("api_versions", 5), ("delete_groups", 3), ("txn_offset_commit", 6)}
+"""Versions that kio does not know yet; `test_newer_than_kio.py` has bytes of Kafka's own."""
 
 
 def find_cases() -> list[Any]:
@@ -27,6 +29,8 @@ def find_cases() -> list[Any]:
         ):
             message = getattr(module, direction)
             for version in range(message.first, message.last + 1):
+                if (name, version) in NEWER_THAN_KIO:
+                    continue
                 schema = load(message.key, version)
                 cases.append(
                     pytest.param(message, schema, id=f"{name}-{direction.lower()}-{version}")

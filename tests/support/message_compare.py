@@ -12,9 +12,8 @@ def assert_says_the_same(row: Any, entity: Any) -> None:
     """Compare a structure with kio's entity, field by field."""
     for field in fields(entity):
         expected = getattr(entity, field.name)
-        name = field.name
-        if not hasattr(row, name):
-            name = f"{name}_ms"
+        named = (f"{field.name}{ending}" for ending in ("", "_ms", "_or_member_epoch"))
+        name = next(each for each in named if hasattr(row, each))
         _assert_same(getattr(row, name), expected)
 
 

@@ -11,10 +11,10 @@ from typing import ClassVar
 from zipfile import ZipFile
 
 from tests.support.broker import siltstone
-from tests.support.kafka import KafkaJars, cache_folder, copy_jars
+from tests.support.kafka import RELEASE_BEFORE, KafkaJars, cache_folder, copy_jars
 from tools.compat.suite import Outcome, cached, execute, prepare, tool
 
-VERSION = "4.3.1"
+VERSION = RELEASE_BEFORE  # the newest whose tests are on Maven Central
 JAVA = Path(__file__).parent / "java"
 JARS = "kafka-test-jars"
 # Tests of features that are not served, or that need classes inside of the broker.
@@ -59,7 +59,7 @@ class ApacheKafka:
 
     def build(self) -> None:
         """Copy the jars, compile the class that starts our broker."""
-        kafka = KafkaJars.find()
+        kafka = KafkaJars.find(VERSION)
         copy_jars(JAVA, JARS)
         javac = tool("javac", "default-jdk-headless")
         jars = f"{self._jars}/*:{kafka.folder}/*"

@@ -34,12 +34,12 @@ def _synonyms(config: Any) -> list[tuple[str, str, int]]:
 
 
 async def test_a_topic_shows_every_setting_of_kafkas(home: ServicesOnDisk) -> None:
-    """33 in 4.3.1, none of them read-only; null and empty keys mean all."""
+    """37 in 4.4.0, none of them read-only; null and empty keys mean all."""
     await home.services.topics.create("t", 1, {})
     for keys in (None, ()):
         [result] = await _describe(home, (TOPIC, "t"), keys=keys)
 
-        assert (result.error_code, len(result.configs)) == (ErrorCode.none, 33)
+        assert (result.error_code, len(result.configs)) == (ErrorCode.none, 37)
         assert not any(each.read_only or each.is_sensitive for each in result.configs)
 
 

@@ -206,7 +206,7 @@ def java(bootstrap: str) -> None:
     run("TopicCommand", *at, "--alter", "--topic", topic, "--partitions", "3")
     run("TopicCommand", *at, "--describe")
     run(
-        "kafka.admin.ConfigCommand",
+        "org.apache.kafka.tools.ConfigCommand",
         *(*at, "--alter", "--topic", topic, "--add-config", "retention.ms=10000000"),
     )
     run("GetOffsetShell", *at, "--topic", topic)
