@@ -5,6 +5,7 @@ Pytest imports this module in every run if Siltstone is installed, so it imports
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -67,9 +68,14 @@ def kafka(request: pytest.FixtureRequest, kafka_settings: Mapping[str, object]) 
 
     After each test that uses the broker, its state is restored: see `Kafka.restored`.
     """
+    from siltstone.testing.errors import StartFailed  # noqa: PLC0415
     from siltstone.testing.kafka import broker  # noqa: PLC0415
 
-    with broker(kafka_settings) as running:
+    with ExitStack() as until_the_end:
+        try:
+            running = until_the_end.enter_context(broker(kafka_settings))
+        except StartFailed as why:
+            pytest.fail(str(why), pytrace=False)
         request.config.stash[_RUNNING] = running
         yield running
     del request.config.stash[_RUNNING]
@@ -86,7 +92,12 @@ def kafka_topic(request: pytest.FixtureRequest, kafka: Kafka) -> str:
             f"{_MARKER}(partitions=3); write that at {request.node.nodeid}",
             pytrace=False,
         )
-    return kafka.create_topic(kafka.unique_name(request.node.name), **options)
+    from siltstone.testing.errors import AskedInVain  # noqa: PLC0415
+
+    try:
+        return kafka.create_topic(kafka.unique_name(request.node.name), **options)
+    except AskedInVain as why:
+        pytest.fail(f"{why}; see the marker {_MARKER} of {request.node.nodeid}", pytrace=False)
 
 
 @pytest.fixture(autouse=True)

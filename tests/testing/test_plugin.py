@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from siltstone import testing
 from siltstone.testing import plugin
 from tests.support.programs import run_to_end
 
@@ -144,6 +145,23 @@ def test_name(kafka_topic):
     assert "write that at test_project.py::test_name" in said
 
 
+def test_a_marker_that_the_broker_refuses(tmp_path: Path) -> None:
+    """Its sentence and the test to mend, without a line of a plugin."""
+    code = """
+import pytest
+
+@pytest.mark.kafka_topic(config={"retention.ms": "soon"})
+def test_it(kafka_topic):
+    pass
+"""
+    said = run(tmp_path, code, "-p", "no:asyncio")
+
+    assert "1 error" in said, said
+    assert "retention.ms is soon; it must be a whole number" in said
+    assert "see the marker kafka_topic of test_project.py::test_it" in said
+    assert not re.search(r"^\S+\.py:\d+", said, re.MULTILINE), said
+
+
 def test_what_a_failed_test_shows(tmp_path: Path) -> None:
     """The test's own line, the sentence, and what the broker logged meanwhile; no line of ours."""
     code = """
@@ -209,10 +227,11 @@ def test_a_broker_that_does_not_start(tmp_path: Path) -> None:
         "def kafka_settings():\n"
         "    return {'num.partitions': 0}\n"
     )
-    said = run(tmp_path, "def test_it(kafka): pass\ndef test_other(): pass\n")
+    said = run(tmp_path, "def test_it(kafka): pass\ndef test_other(): pass\n", "-p", "no:asyncio")
 
     assert "1 passed, 1 error" in said, said
     assert "num.partitions is 0; it must be at least 1" in said
+    assert not re.search(r"^\S+\.py:\d+", said, re.MULTILINE), said
 
 
 def test_a_project_with_a_fixture_of_that_name(tmp_path: Path) -> None:
@@ -240,16 +259,23 @@ def test_a_run_of_an_older_pytest_is_not_stopped() -> None:
     assert not [each for each in hooks if each.pytest_impl.get("wrapper")]
 
 
-def test_a_run_without_it_imports_nothing_of_a_broker(tmp_path: Path) -> None:
-    """Every run of pytest has the plugin, where Siltstone is installed."""
+def test_a_run_without_it_imports_the_plugin_alone(tmp_path: Path) -> None:
+    """Every run of pytest has the plugin, where Siltstone is installed: two milliseconds."""
     code = """
 import sys
 
 def test_it():
-    ours = {name for name in sys.modules if name.startswith("siltstone.")}
-    assert not {name for name in ours if not name.startswith("siltstone.testing")}, ours
-    assert "siltstone.testing.plugin" in ours
+    ours = {name for name in sys.modules if name.partition(".")[0] == "siltstone"}
+    assert ours == {"siltstone", "siltstone.testing", "siltstone.testing.plugin"}
 """
     said = run(tmp_path, code)
 
     assert "1 passed" in said, said
+
+
+def test_each_public_name_is_found_when_it_is_asked_for() -> None:
+    """The package imports none of them before; a wrong name is an error as in any module."""
+    for name in testing.__all__:
+        assert getattr(testing, name).__name__ == name
+    with pytest.raises(ImportError, match="brokr"):
+        exec("from siltstone.testing import brokr")
