@@ -35,8 +35,12 @@ GLIBC: Final = "2.28"
 """Of the oldest system that a wheel runs on: Debian 10, RHEL 8, Ubuntu 18.10."""
 SUITES: Final = ("bookworm", "trixie", "sid")
 """Suites of Debian, with Python 3.11, 3.13 and 3.14: each builds a wheel and tries it."""
-_BARE: Final = "ca-certificates,python3,python3-venv"
-_BUILDING: Final = "git,make,python3-dev"
+_LEAST: Final = "ca-certificates,python3"
+_PACKAGES: Final = {
+    "least": _LEAST,
+    "bare": f"{_LEAST},python3-venv",
+    "builder": f"{_LEAST},python3-venv,git,make,python3-dev",
+}
 UNTRIED: Final = (
     "wheels and images for aarch64: no processor of this kind here; the workflow builds on one",
     "musllinux: google-re2 and lz4 have no such wheels; Alpine builds from source",
@@ -48,19 +52,27 @@ _WORKFLOWS: Final = (
     ("vendor.dependabot", "dependabot.yml"),
     ("vendor.github-workflows", "workflows/*.yml"),
 )
-_TRY = """
+_TRY = r"""
 set -eu
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
-pip install /srv/dist/siltstone-*.whl
-siltstone version
+empty=$(du -sk . | cut -f1)
+began=$(date +%s%3N)
+pip install --no-cache-dir /srv/dist/siltstone-*.whl
+installed=$(date +%s%3N)
 siltstone serve --set log.dirs=/tmp/try/data --ready-file /tmp/try/ready >log 2>&1 &
 broker=$!
+trap 'kill "$broker"' EXIT
 for _ in $(seq 100); do [ -s ready ] && break; sleep 0.1; done
 siltstone topics create hello --partitions 2
 echo 'key:value' | siltstone produce hello -k :
-[ "$(siltstone consume hello --format '%k %v\\n')" = 'key value' ]
+acknowledged=$(date +%s%3N)
+siltstone version
+echo "pip install $((installed - began)) ms, to the first acknowledgement" \
+  "$((acknowledged - began)) ms, installed $(($(du -sk --exclude data . | cut -f1) - empty)) KiB"
+[ "$(siltstone consume hello --format '%k %v\n')" = 'key value' ]
 kill "$broker" && wait "$broker"
+trap - EXIT
 pip install aiokafka confluent-kafka kafka-python pytest pytest-asyncio
 cp -r /srv/testing . && cd testing && python -m pytest -q
 """
@@ -167,12 +179,24 @@ def roots() -> None:
         sys.stdout.write(f"{suite}, {wheel.name}:\n{bare.run('sh', '-c', _TRY)}")
 
 
+def readme() -> None:
+    """README's commands, typed in a new root that has only Python: `tools/walk.py`."""
+    least = _make_root(SUITES[1], "least")
+    fresh = least._replace(folder=least.folder.with_name("walked"))
+    shutil.rmtree(fresh.folder, ignore_errors=True)
+    _run(["cp", "--archive", "--reflink=auto", str(least.folder), str(fresh.folder)], ROOT)
+    clone = fresh.folder / "srv" / "siltstone"
+    _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], ROOT)
+    sys.stdout.write(fresh.run("sh", "-c", "cd /srv/siltstone && exec python3 -m tools.walk"))
+    shutil.rmtree(fresh.folder)
+
+
 def image() -> None:
     """The image, built without an engine and run."""
     _run(["make", "image-check"], ROOT)
 
 
-STAGES: Final = (workflows, notes, source, wheel, roots, image)
+STAGES: Final = (workflows, notes, source, wheel, roots, readme, image)
 
 
 def check(stages: Sequence[Callable[[], None]]) -> None:
@@ -210,10 +234,9 @@ class _Root(NamedTuple):
 
 
 def _make_root(suite: str, kind: str) -> _Root:
-    """Return a root that can build wheels, or a bare one; it is made once and kept."""
+    """Return a root of a kind of `_PACKAGES`; it is made once and kept."""
     cache = Path(os.environ.get("SILTSTONE_CACHE", ROOT / ".cache"))
-    packages = f"{_BARE},{_BUILDING}" if kind == "builder" else _BARE
-    root = _Root(suite, cache / f"{kind}-{suite}", packages)
+    root = _Root(suite, cache / f"{kind}-{suite}", _PACKAGES[kind])
     root.run()
     return root
 

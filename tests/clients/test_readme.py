@@ -78,7 +78,8 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
     folder = make_repository(tmp_path_factory.mktemp("readme") / "clone")
     shutil.copytree(README.parent / "examples", folder / "examples")
-    made, installed = (line.removeprefix("$ ") for line in block("console", "pip ").splitlines())
+    lines = block("console", "-m venv ").splitlines()
+    made, installed = (line.removeprefix("$ ") for line in lines)
     python, *arguments = shlex.split(made)
     assert python == "python3"
     subprocess.run([sys.executable, *arguments, "--without-pip"], cwd=folder, check=True)
