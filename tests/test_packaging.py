@@ -32,7 +32,11 @@ import importlib, sys
 for name in sys.argv[1:]:
     print(importlib.import_module(name).__file__)
 """
-LOCKS = {"requirements.lock": ["test", "spark", "oauth"], "docker/requirements.lock": ["oauth"]}
+LOCKS = {
+    "requirements.lock": ["test", "spark", "oauth"],
+    "tests/requirements.lock": ["test", "oauth"],
+    "docker/requirements.lock": ["oauth"],
+}
 
 
 def normal(name: str) -> str:
@@ -82,6 +86,28 @@ def test_a_first_run_fetches_what_the_broker_needs(installer: str, tmp_path: Pat
     assert run.rstrip().endswith("exec .venv/bin/siltstone serve")
     assert all_packages in setup
     assert "serve" not in setup
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_checks_and_the_demo_fetch_no_spark(installer: str, tmp_path: Path) -> None:
+    """Nor do checks compile, nor does the demo fetch what checks need."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    copy_tree(tree)
+    tools.mkdir()
+    if installer == "uv":
+        (tools / "uv").touch(mode=0o755)
+    spark, checks = {
+        "pip": ("--requirement requirements.lock", "--requirement tests/requirements.lock"),
+        "uv": ("--extra spark", "--extra test"),
+    }[installer]
+
+    check, demo = (rehearse(target, tree, f"{tools}:/usr/bin:/bin") for target in ("check", "demo"))
+
+    assert spark not in check + demo
+    assert checks in check
+    assert checks not in demo
+    assert "hatch_build.py" not in check
+    assert "--allow-subclassing-any" in check
 
 
 def test_pip_fetches_what_the_broker_needs_while_the_kernels_are_compiled(tmp_path: Path) -> None:
