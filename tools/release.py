@@ -55,6 +55,7 @@ _WORKFLOWS: Final = (
 _TRY = r"""
 set -eu
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+export SILTSTONE_LISTENERS=PLAINTEXT://127.0.0.1:29092 SILTSTONE_HTTP_LISTENER=127.0.0.1:29464
 cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
 empty=$(du -sk . | cut -f1)
 began=$(date +%s%3N)
@@ -74,7 +75,7 @@ echo "pip install $((installed - began)) ms, to the first acknowledgement" \
 kill "$broker" && wait "$broker"
 trap - EXIT
 pip install aiokafka confluent-kafka kafka-python pytest pytest-asyncio
-cp -r /srv/testing . && cd testing && python -m pytest -q
+cp -r /srv/testing . && cd testing && python -m pytest -q --disable-warnings
 """
 
 

@@ -94,7 +94,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_kafka_python_does_what_the_readme_says(broker: Broker, clone: Path) -> None:
     """The Python block runs as it stands, where nothing is installed but what README says."""
-    code = block("python", "KafkaConsumer").replace("127.0.0.1:9092", broker.bootstrap)
+    code = block("python", "compression_type").replace("127.0.0.1:9092", broker.bootstrap)
 
     done = run_to_end(["clients/bin/python", "-c", code], cwd=clone, timeout=50)
 
