@@ -41,8 +41,10 @@ _PACKAGES: Final = {
     "bare": f"{_LEAST},python3-venv",
     "builder": f"{_LEAST},python3-venv,git,make,python3-dev",
 }
-UNTRIED: Final = (
-    "wheels and images for aarch64: no processor of this kind here; the workflow builds on one",
+UNTRIED: Final = (  # docs/releasing.md has them, too
+    "wheels and images for aarch64: only the workflow has such a processor, and builds on it",
+    "Python 3.12: no Debian has it; the workflow builds and tests on it",
+    "systems older than Debian 12: auditwheel reads which glibc the symbols of a wheel need",
     "musllinux: google-re2 and lz4 have no such wheels; Alpine builds from source",
     "publishing: the index, its attestations and the image need the repository's own identity",
 )

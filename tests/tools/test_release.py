@@ -73,3 +73,13 @@ def test_no_token_outlives_its_step() -> None:
         for step in steps(workflow):
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
+
+
+def test_the_page_says_what_is_not_tried() -> None:
+    """In the words that the end of a check prints."""
+    page = (ROOT / "docs" / "releasing.md").read_text(encoding="utf-8")
+    (section,) = re.findall(
+        r"^## What is not tried.*?\n\n(.*?)\n\n", page, re.MULTILINE | re.DOTALL
+    )
+
+    assert tuple(line.removeprefix("* ") for line in section.splitlines()) == release.UNTRIED
