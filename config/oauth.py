@@ -19,6 +19,10 @@ OAUTHBEARER = "OAUTHBEARER"
 HANDLER = "sasl.server.callback.handler.class"
 URL = "sasl.oauthbearer.jwks.endpoint.url"
 ALLOWED = "sasl.oauthbearer.allowed.urls"
+_CLAIMS = {
+    "audience": "tokens that are for other services",
+    "issuer": "tokens of any issuer whose key has signed them",
+}
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 VALIDATOR = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
@@ -45,10 +49,18 @@ class OAuthConfig:
         "org.apache.kafka.sasl.oauthbearer.allowed.urls.",
         ours=True)
     sasl_oauthbearer_expected_audience: tuple[str, ...] = key((),
-        "The audiences of which a token must name one; empty: a token for any service is taken.")
+        "The audiences of which a token must name one. Without it the broker starts only with "
+        "sasl.oauthbearer.allow.unverified.audience.")
     sasl_oauthbearer_expected_issuer: str | None = key(None,
-        "The issuer that a token must name; empty: any whose key has signed it.",
+        "The issuer that a token must name. Without it the broker starts only with "
+        "sasl.oauthbearer.allow.unverified.issuer.",
         kind=Kind.STRING)
+    sasl_oauthbearer_allow_unverified_audience: bool = key(False,
+        "Whether tokens for any service are taken where sasl.oauthbearer.expected.audience is "
+        "empty.")
+    sasl_oauthbearer_allow_unverified_issuer: bool = key(False,
+        "Whether tokens of any issuer whose key has signed them are taken where "
+        "sasl.oauthbearer.expected.issuer is empty.")
     sasl_oauthbearer_clock_skew_seconds: int = key(30,
         "By how much the clocks of the issuer and of the broker may differ, in seconds.",
         check=at_least(0))
@@ -80,7 +92,10 @@ OF_LISTENER: dict[str, tuple[Kind, Check | None]] = {
 
 
 class OAuthSettings(NamedTuple):
-    """The check of tokens at one listener. ``authorities`` is a PEM file for the https URL."""
+    """The check of tokens at one listener. ``authorities`` is a PEM file for the https URL.
+
+    ``unverified`` has those of audience and issuer that may be anything.
+    """
 
     url: str
     audiences: tuple[str, ...]
@@ -93,6 +108,7 @@ class OAuthSettings(NamedTuple):
     max_backoff_ms: int
     authorities: str | None
     is_unsecured: bool
+    unverified: tuple[str, ...] = ()
 
 
 def settings_of_tokens(
@@ -126,6 +142,7 @@ def settings_of_tokens(
         max_backoff_ms=value(f"{prefix}jwks.endpoint.retry.backoff.max.ms"),
         authorities=options.get(_AUTHORITIES),
         is_unsecured=is_unsecured,
+        unverified=tuple(each for each in _CLAIMS if value(f"{prefix}allow.unverified.{each}")),
     )
 
 
@@ -176,6 +193,12 @@ def token_faults(
         fault = f"{where} takes tokens, but {URL} does not say where the keys are; "
         yield URL, f"{fault}set it to file:///PATH, or to an https URL of {ALLOWED}"
         return
+    for claim, taken in _CLAIMS.items():
+        expected = settings.audiences if claim == "audience" else settings.issuer
+        if not expected and claim not in settings.unverified:
+            name = f"sasl.oauthbearer.expected.{claim}"
+            fault = f"{where} would take {taken}, since {name} is not set; set it, or "
+            yield name, f"{fault}sasl.oauthbearer.allow.unverified.{claim}=true"
     path = path_of(settings.url)
     if path is not None and path.startswith("/"):
         return

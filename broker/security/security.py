@@ -189,12 +189,12 @@ class Security:
                 found.load()
         except key_sources.SourceError as error:
             raise SecurityFault(f"{where} cannot be used: {error}") from error
-        if not settings.audiences:
-            _logger.warning(
-                "the listener %s takes tokens that are for others; set "
-                "sasl.oauthbearer.expected.audience",
-                listener,
-            )
+        for claim, is_expected in (("audience", settings.audiences), ("issuer", settings.issuer)):
+            if not is_expected:
+                _logger.warning(
+                    "the listener %s takes tokens of any %s; set sasl.oauthbearer.expected.%s",
+                    *(listener, claim, claim),
+                )
         return tokens.TokenChecker(settings, self._clock, found)
 
     def _make_users(self) -> UserStore:

@@ -13,6 +13,10 @@ PREFIX = "listener.name.lan.oauthbearer."
 SKEW = "unsecuredValidatorAllowableClockSkewMs"
 HANDLER = f"{PREFIX}sasl.server.callback.handler.class"
 URL = "sasl.oauthbearer.jwks.endpoint.url"
+ANY = (
+    "sasl.oauthbearer.allow.unverified.audience=true",
+    "sasl.oauthbearer.allow.unverified.issuer=true",
+)
 LAN = (
     "listeners=LAN://127.0.0.1:9092",
     "listener.security.protocol.map=LAN:SASL_PLAINTEXT",
@@ -23,7 +27,7 @@ KEYS = f"{URL}=file:///etc/keys.json"
 
 def settings(*sets: str) -> OAuthSettings:
     """Return how the listener checks tokens."""
-    server = load(None, {}, [*LAN, *sets]).server()
+    server = load(None, {}, [*LAN, *ANY, *sets]).server()
     (listener,) = server.bound_listeners
     sasl = server.sasl_of(listener)
     assert sasl is not None
@@ -31,7 +35,7 @@ def settings(*sets: str) -> OAuthSettings:
     return sasl.oauth
 
 
-faults_of = partial(start_faults.faults_of, *LAN)
+faults_of = partial(start_faults.faults_of, *LAN, *ANY)
 
 
 def test_kafkas_names_are_taken() -> None:
@@ -115,6 +119,30 @@ def test_keys_come_from_a_file_or_an_https_url_alone(url: str) -> None:
     (fault,) = faults_of(f"{URL}={url}", f"sasl.oauthbearer.allowed.urls={url}")
 
     assert f"a {URL} that is neither file:///PATH nor https://HOST/PATH" in fault
+
+
+def test_any_audience_and_any_issuer_are_an_explicit_choice() -> None:
+    """As since Apache Kafka 4.4: without it a token for another service would be a login."""
+    asked = partial(start_faults.faults_of, *LAN, KEYS)
+    audience, issuer = (
+        f"since sasl.oauthbearer.expected.{claim} is not set; set it, or "
+        f"sasl.oauthbearer.allow.unverified.{claim}=true"
+        for claim in ("audience", "issuer")
+    )
+    both = asked()
+
+    assert audience in both[0]
+    assert issuer in both[1]
+    for sets, left in (
+        (("sasl.oauthbearer.expected.audience=kafka",), issuer),
+        ((ANY[0],), issuer),
+        ((f"{PREFIX}sasl.oauthbearer.allow.unverified.issuer=true",), audience),
+        (("sasl.oauthbearer.expected.issuer=https://issuer.example",), audience),
+    ):
+        (fault,) = asked(*sets)
+        assert left in fault
+    load(None, {}, [*LAN, KEYS, *ANY])
+    load(None, {}, [*LAN, f"{HANDLER}={UNSECURED}"])
 
 
 def test_an_https_url_must_be_allowed() -> None:
