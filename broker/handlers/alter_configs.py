@@ -104,7 +104,7 @@ async def _for_each(
             kind, name, _ = resource
             if counts[kind, name] > 1:
                 raise InvalidRequest(f"{name!r} is in the request twice")
-            if kind not in never and not _is_of_another(context, kind, name):
+            if kind not in never:
                 refusal = find_refusal(context, ALTER_CONFIGS, kind, name)
                 if refusal is not None:
                     raise refusal
@@ -122,17 +122,6 @@ async def _for_each(
 
     await work_off(list(enumerate(resources)), work)
     return outcomes
-
-
-def _is_of_another(context: RequestContext, kind: int, name: str) -> bool:
-    """Tell whether a resource is another broker, which is refused without a check of rights."""
-    if kind != ResourceType.BROKER or name == ALL_BROKERS:
-        return False
-    try:
-        check_broker(name, context.services.identity.node_id)
-    except InvalidRequest:
-        return True
-    return False
 
 
 class _Change:

@@ -20,6 +20,8 @@ from tests.support.kio_schemas import (
     get_schema_field_type,
     is_optional,
 )
+from tests.support.message_cases import NEWER_THAN_KIO
+from tools.messages import to_snake
 
 TOPICS: Final = {"a": 2, "ab": 1, "b": 1, "c": 1}
 """The topics that there are, and how many partitions each has."""
@@ -125,7 +127,7 @@ _NEVER_NULL: Final = frozenset({43, 50})
 """APIs whose list Apache Kafka answers oddly, or never, when it is null."""
 _NAMES_BY_TYPE: Final = {
     2: (*TOPICS, _MISSING),
-    4: ("1", "", "9"),
+    4: ("1", "", "9", "x"),
     8: ("org.x",),
     16: ("s",),
     32: GROUPS,
@@ -149,7 +151,8 @@ class RightsRequests:
 
     def make(self, key: int) -> Any:
         """Return a request of a random version."""
-        versions = BY_KEY[key].versions
+        name = to_snake(BY_KEY[key].name)
+        versions = [each for each in BY_KEY[key].versions if (name, each) not in NEWER_THAN_KIO]
         self._key, self._version = key, self._chance.choice([*versions, versions[-1]])
         return self._entity(load_request_schema(key, self._version))
 
