@@ -1,4 +1,4 @@
-"""The table of APIs, with the versions that Apache Kafka 4.3.1 serves.
+"""The table of APIs, with the versions that Apache Kafka 4.4.0 serves.
 
 Dispatch, the ApiVersions answer, metric labels and ``docs/compatibility.md`` are derived from it. A
 handler is named by module and function in ``broker.handlers`` and imported when it is first called:
@@ -101,7 +101,7 @@ APIS = (
     Api(15, "DescribeGroups", range(7), "groups.describe"),
     Api(16, "ListGroups", range(6), "groups.list_all", max_elements=_FEW),
     _seldom(17, "SaslHandshake", range(2), "sasl.handshake"),
-    Api(18, "ApiVersions", range(5), "api_versions.handle"),
+    Api(18, "ApiVersions", range(6), "api_versions.handle"),
     Api(19, "CreateTopics", range(2, 8), "create_topics.handle", max_elements=_CHANGES),
     Api(20, "DeleteTopics", range(1, 7), "delete_topics.handle", max_elements=_CHANGES),
     _seldom(21, "DeleteRecords", range(3), "records.delete"),
@@ -111,7 +111,7 @@ APIS = (
     Api(25, "AddOffsetsToTxn", range(5), "txn_offsets.add_offsets"),
     Api(26, "EndTxn", range(6), "end_txn.handle"),
     _seldom(27, "WriteTxnMarkers", range(1, 3), "txn_markers.write", max_elements=_OF_BROKERS),
-    Api(28, "TxnOffsetCommit", range(6), "txn_offsets.commit", max_elements=_OF_ONE_MEMBER),
+    Api(28, "TxnOffsetCommit", range(7), "txn_offsets.commit", max_elements=_OF_ONE_MEMBER),
     _seldom(29, "DescribeAcls", range(1, 4), "acls.describe"),
     _seldom(30, "CreateAcls", range(1, 4), "acls.create", max_elements=_CHANGES),
     _seldom(31, "DeleteAcls", range(1, 4), "acls.delete", max_elements=_CHANGES),
@@ -121,7 +121,7 @@ APIS = (
     _seldom(35, "DescribeLogDirs", range(1, 6), "log_dirs.describe"),
     _seldom(36, "SaslAuthenticate", range(3), "sasl.authenticate"),
     _seldom(37, "CreatePartitions", range(4), "create_partitions.handle", max_elements=_CHANGES),
-    _seldom(42, "DeleteGroups", range(3), "groups.delete"),
+    _seldom(42, "DeleteGroups", range(4), "groups.delete"),
     _seldom(43, "ElectLeaders", range(3), "elections.elect_leaders"),
     _seldom(
         44,

@@ -26,7 +26,7 @@ _INTRODUCTION = """\
 
 <!-- Written by `make docs` from broker/api.py and the heads of the handlers; do not edit. -->
 
-The requests that this broker serves, in the versions that Apache Kafka 4.3.1 serves. ApiVersions
+The requests that this broker serves, in the versions that Apache Kafka 4.4.0 serves. ApiVersions
 names exactly these, so a client that asks first never sends another one. A client that sends
 another one is disconnected, with a line in the log, as Kafka does; a newer ApiVersions is answered
 in version 0, so that its client can ask again.

@@ -21,7 +21,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from broker/security/requirements.py; do not edit. -->
 
-They are those of Apache Kafka 4.3.1, and count where `authorizer.class.name` is set
+They are those of Apache Kafka 4.4.0, and count where `authorizer.class.name` is set
 ([security](security.md)). Of rights with the same letter one is enough. Where a right is refused
 *in the element*, the others of the request are served; *left out* is what the client may not know.
 Where a request names a topic by its id, the right to the topic with this id counts, although the

@@ -11,7 +11,6 @@ from typing import Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
-from siltstone.broker.groups.consumer.checks import FIRST_WITH_EPOCHS
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.group import Group
 from siltstone.broker.groups.group_offsets import NewOffsets
@@ -158,18 +157,21 @@ class GroupCoordinator:
         instance_id: str | None,
         version: int | None,
         offsets: NewOffsets,
+        *,
+        has_epochs: bool = False,
     ) -> Group:
         """Return the group that commits offsets; a new one is kept only if the caller calls `keep`.
 
-        ``version`` is that of an OffsetCommit; it is None for a TxnOffsetCommit.
+        ``version`` is that of an OffsetCommit; it is None for a TxnOffsetCommit. ``has_epochs``
+        says whether the request has the errors of epochs: OffsetCommit from v9 on, TxnOffsetCommit
+        from v6 on.
 
         Raises:
-            GroupIdNotFound: A member names a group that does not exist (OffsetCommit from v9 on).
-            IllegalGeneration: A member names a group that does not exist, or an epoch above its
-                own, in TxnOffsetCommit or in OffsetCommit before v9.
+            GroupIdNotFound: A member names a group that does not exist.
+            StaleMemberEpoch: A member names an epoch that is not its own.
+            IllegalGeneration: The same two, in a request without the errors of epochs.
             KafkaError: The group refuses for another reason.
         """
-        has_epochs = version is not None and version >= FIRST_WITH_EPOCHS
         group = self.groups.get(group_id) or self.find(group_id)
         if group is None:
             if generation >= 0:

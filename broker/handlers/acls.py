@@ -1,12 +1,8 @@
 """DescribeAcls (29), CreateAcls (30), DeleteAcls (31), versions 1-3 (KIP-140, KIP-290).
 
-v2 compact encoding · v3 users as resources. Without an authorizer the answer is SECURITY_DISABLED,
-as in Apache Kafka. When a change is answered, it is on the disk and in force for the next request
-of every client.
-
-Differs from Kafka: the host of a rule may be a network, such as 10.0.0.0/8 or 2001:db8::/32, as in
-Apache Kafka 4.4 (KIP-1276) and whatever level ``metadata.version`` has; as there, an empty host and
-one with a slash that is no network are refused with INVALID_REQUEST, and filters compare the text.
+v2 compact encoding · v3 users as resources. The host of a rule may be a network (KIP-1276). Without
+an authorizer the answer is SECURITY_DISABLED, as in Apache Kafka. When a change is answered, it is
+on the disk and in force for the next request of every client.
 """
 
 from collections.abc import Coroutine

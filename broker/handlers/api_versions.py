@@ -1,9 +1,11 @@
-"""ApiVersions (18), versions 0-4: the APIs and versions in the table of `broker.api`.
+"""ApiVersions (18), versions 0-5: the APIs and versions in the table of `broker.api`.
 
 v1 throttle time · v3 client software name and version (KIP-511), features (KIP-584) · v4 features
-whose lowest level is 0. A request of a newer version is answered in version 0, with the range of
-this API alone, so that any client can read it and ask again. The APIs of telemetry are named only
-while a subscription exists: clients that see them use them.
+whose lowest level is 0 · v5 the cluster and the node that the client means: one that a reused
+address has led to another broker is told to begin again (KIP-1242). A request of a newer version is
+answered in version 0, with the range of this API alone, so that any client can read it and ask
+again. The APIs of telemetry are named only while a subscription exists: clients that see them use
+them.
 """
 
 from siltstone.broker.api import APIS
@@ -21,6 +23,7 @@ from siltstone.protocol.names import is_software_name
 
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
+_NO_NODE = -1
 
 _SUPPORTED = tuple(
     SupportedFeatureKey(name, known.lowest, known.highest) for name, known in SUPPORTED.items()
@@ -44,6 +47,13 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
         if context.connection is not None:
             context.connection.note_refused_handshake("the name of its software is no name")
         return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
+    misled = _find_misled(context, request)
+    if misled:
+        if context.connection is not None:
+            context.connection.note_refused_handshake(
+                f"it means node {request.node_id} of cluster {request.cluster_id!r:.100}"
+            )
+        return ApiVersionsResponse(error_code=misled)
     if context.connection is not None:
         name, version = request.client_software_name, request.client_software_version
         context.connection.note_software(name, version)
@@ -60,3 +70,15 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsR
             if (level := features.level(name))
         ],
     )
+
+
+def _find_misled(context: RequestContext, request: ApiVersionsRequest) -> ErrorCode:
+    """Return the error for a client that means another broker, or only half of one."""
+    cluster_id, node_id = request.cluster_id, request.node_id
+    if cluster_id is None or node_id == _NO_NODE:
+        is_half = cluster_id is not None or node_id != _NO_NODE
+        return ErrorCode.invalid_request if is_half else ErrorCode.none
+    services = context.services
+    if (cluster_id, node_id) != (services.logs.cluster_id, services.identity.node_id):
+        return ErrorCode.rebootstrap_required
+    return ErrorCode.none

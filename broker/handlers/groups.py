@@ -1,8 +1,9 @@
-"""DescribeGroups (15), versions 0-6, ListGroups (16), 0-5, and DeleteGroups (42), 0-2.
+"""DescribeGroups (15), versions 0-6, ListGroups (16), 0-5, and DeleteGroups (42), 0-3.
 
 DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that
-does not exist (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). Groups of the
-consumer protocol are listed and deleted here, and described elsewhere.
+does not exist (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). DeleteGroups: v3 a
+message that only streams groups have. Groups of the consumer protocol are listed and deleted here,
+and described elsewhere.
 
 Differs from Kafka: a group that is named twice is described once.
 """

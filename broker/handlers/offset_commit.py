@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from typing import Any
 
+from siltstone.broker.groups.consumer.checks import FIRST_WITH_EPOCHS
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
 from siltstone.broker.handlers.authorized import split_many, weave
@@ -129,7 +130,10 @@ def _write(
     """Write offsets of partitions that exist, if the member may commit."""
     group_id, generation, member_id, instance_id = request[:4]
     groups.check(group_id)
-    group = groups.check_commit(group_id, generation, member_id, instance_id, version, offsets)
+    has_epochs = version >= FIRST_WITH_EPOCHS
+    group = groups.check_commit(
+        group_id, generation, member_id, instance_id, version, offsets, has_epochs=has_epochs
+    )
     group.touch(member_id)
     if offsets.count:
         groups.offsets.append(group_id, group.partition, offsets)

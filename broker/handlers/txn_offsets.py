@@ -1,10 +1,11 @@
-"""AddOffsetsToTxn (25), versions 0-4, and TxnOffsetCommit (28), versions 0-5 (KIP-98, KIP-447).
+"""AddOffsetsToTxn (25), versions 0-4, and TxnOffsetCommit (28), versions 0-6 (KIP-98, KIP-447).
 
 Offsets of a group are committed together with the records of a transaction, or not at all.
 AddOffsetsToTxn: v2 fenced producers have a code of their own (KIP-588) · v4 transactions may be
 aborted by error (KIP-890). TxnOffsetCommit: v2 leader epochs · v3 the member of the group commits,
 not anybody with its name (KIP-447) · v4 as above · v5 adds the group's partition to the transaction
-by itself, so that no AddOffsetsToTxn comes before it (KIP-890).
+by itself, so that no AddOffsetsToTxn comes before it (KIP-890) · v6 topic ids, and the errors of
+member epochs (KIP-1319).
 
 Differs from Kafka: what would exceed transactional.ids.max.bytes or group.offsets.max.bytes is
 refused with TRANSACTION_ABORTABLE from v4 on: the producer aborts the transaction, and goes on. In
@@ -16,15 +17,15 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from siltstone.broker.groups.group_offsets import NewOffsets, judge_offsets
+from siltstone.broker.handlers.authorized import split_topics
 from siltstone.broker.handlers.transactions import code_of
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.security.rights import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
+from siltstone.broker.security.rights import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from siltstone.broker.services import RequestContext
 from siltstone.broker.transactions.producing import Rules, admit
 from siltstone.protocol import errors
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.errors import ErrorCode, KafkaError
-from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -40,11 +41,15 @@ from siltstone.protocol.names import OFFSETS_TOPIC
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.log.log import Log
 
-Codes = dict[tuple[str, int], ErrorCode]
+Topic = str | bytes
+"""The topic of a request: its name, from v6 on its id."""
+Codes = dict[tuple[Topic, int], ErrorCode]
 
 _FIRST_WITH_LOADING = 2
 _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
+_FIRST_WITH_IDS = 6
+_MISSING = {errors.UnknownTopicOrPartition.code, errors.UnknownTopicId.code}
 
 
 def add_offsets(
@@ -108,10 +113,12 @@ async def commit(
     partitions, also for those that were written before it: the producer will abort.
     """
     share = LoopShare()
+    by_id = context.version >= _FIRST_WITH_IDS
     codes: Codes = {}
     refusal = _find_refusal(context, request)
     if refusal is not None:
-        return await _respond(request, codes, _code_of(refusal, context.version), share)
+        code = _code_of(refusal, context.version)
+        return await _respond(request, codes, code, share, by_id=by_id)
     code = ErrorCode.none
     for some in share.cut(request.topics, "partitions"):
         refused, too_long, offsets = _sort(context, some)
@@ -121,7 +128,7 @@ async def commit(
         if not code:
             codes |= too_long
         await share.rest()
-    return await _respond(request, codes, code, share)
+    return await _respond(request, codes, code, share, by_id=by_id)
 
 
 async def _try(
@@ -157,20 +164,24 @@ def _sort(
     codes: Codes = {}
     too_long: Codes = {}
     offsets = NewOffsets(services.clock.now_ms())
-    allowed = []
-    for topic in topics:
-        if not context.may(READ, TOPIC, topic.name):
-            denied = errors.TopicAuthorizationFailed.code
-            codes |= {(topic.name, each[0]): denied for each in topic.partitions}
-            continue
-        allowed.append((topic.name, NO_ID, topic.partitions))
-    judged, _, _ = judge_offsets(allowed, services.topics.topics, False, services.settings, offsets)
-    for name, _, judgements in judged:
+    by_id = context.version >= _FIRST_WITH_IDS
+    known: dict[Any, Any] = services.topics.by_id if by_id else services.topics.topics
+    allowed, denied = split_topics(context, READ, topics, by_id=by_id)
+    for topic in denied.values():
+        code = errors.TopicAuthorizationFailed.code
+        codes |= {(_name(topic, by_id=by_id), each[0]): code for each in topic.partitions}
+    judged, _, _ = judge_offsets(allowed, known, by_id, services.settings, offsets)
+    for topic, (_, _, judgements) in zip(allowed, judged, strict=True):
+        name = _name(topic, by_id=by_id)
         for index, code in judgements:
             if code:
                 refused = too_long if code == group_errors.OffsetMetadataTooLarge.code else codes
                 refused[name, index] = ErrorCode(code)
     return codes, too_long, offsets
+
+
+def _name(topic: TxnOffsetCommitRequestTopic, *, by_id: bool) -> Topic:
+    return topic.topic_id if by_id else topic.name
 
 
 def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: NewOffsets) -> None:
@@ -197,6 +208,7 @@ def _write(context: RequestContext, request: TxnOffsetCommitRequest, offsets: Ne
         request.group_instance_id,
         None,
         offsets,
+        has_epochs=version >= _FIRST_WITH_IDS,
     )
     if offsets.count:
         groups.offsets.append_transactional(request.group_id, group.partition, offsets, producer)
@@ -219,17 +231,22 @@ def _bearable(error: KafkaError, version: int) -> KafkaError:
 
 
 async def _respond(
-    request: TxnOffsetCommitRequest, codes: Codes, others: ErrorCode, share: LoopShare
+    request: TxnOffsetCommitRequest,
+    codes: Codes,
+    others: ErrorCode,
+    share: LoopShare,
+    *,
+    by_id: bool,
 ) -> TxnOffsetCommitResponse:
     topics: list[TxnOffsetCommitResponseTopic] = []
-    once: dict[str, list[Any]] | None = None
-    if errors.UnknownTopicOrPartition.code in codes.values():
+    once: dict[Topic, list[Any]] | None = None
+    if not _MISSING.isdisjoint(codes.values()):
         once = {}  # then Kafka's answer names each topic once
     for topic in request.topics:
-        name = topic.name
+        name = _name(topic, by_id=by_id)
         rows: list[Any] = [] if once is None else once.get(name, [])
         if once is None or name not in once:
-            topics.append(TxnOffsetCommitResponseTopic(name=name, partitions=rows))
+            topics.append(TxnOffsetCommitResponseTopic(topic.name, topic.topic_id, rows))
         if once is not None:
             once[name] = rows
         for index, *_ in topic.partitions:

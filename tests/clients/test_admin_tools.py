@@ -18,7 +18,7 @@ Broker = SiltstoneProcess | KafkaBroker
 CONFIGS = "org.apache.kafka.tools.ConfigCommand"
 SERVED = {
     "Produce": (0, 13), "Fetch": (4, 18), "ListOffsets": (1, 11), "Metadata": (0, 13),
-    "FindCoordinator": (0, 6), "ApiVersions": (0, 4), "CreateTopics": (2, 7),
+    "FindCoordinator": (0, 6), "ApiVersions": (0, 5), "CreateTopics": (2, 7),
     "DeleteTopics": (1, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5),
     "OffsetForLeaderEpoch": (2, 4),
     "DescribeConfigs": (1, 4), "AlterConfigs": (0, 2), "DescribeLogDirs": (1, 5),
@@ -29,9 +29,9 @@ SERVED = {
     "DescribeTopicPartitions": (0, 0),
     "OffsetCommit": (2, 10), "OffsetFetch": (1, 10), "JoinGroup": (0, 9), "Heartbeat": (0, 4),
     "LeaveGroup": (0, 5), "SyncGroup": (0, 5), "DescribeGroups": (0, 6), "ListGroups": (0, 5),
-    "DeleteGroups": (0, 2), "OffsetDelete": (0, 0), "ConsumerGroupHeartbeat": (0, 1),
+    "DeleteGroups": (0, 3), "OffsetDelete": (0, 0), "ConsumerGroupHeartbeat": (0, 1),
     "ConsumerGroupDescribe": (0, 1), "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4),
-    "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 5),
+    "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 6),
     "UpdateFeatures": (0, 2), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
     "ListTransactions": (0, 2), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
     "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
@@ -220,7 +220,7 @@ def test_log_dirs_tool_reports_the_bytes_on_disk(
 
 
 def test_api_versions_tool_finds_kafkas_ranges(broker: Broker, kafka_tools: KafkaTools) -> None:
-    """Every API that is served is announced with the versions of Apache Kafka 4.3.1."""
+    """Every API that is served is announced with the versions of Apache Kafka 4.4.0."""
     said = kafka_tools.run("BrokerApiVersionsCommand", "--bootstrap-server", broker.bootstrap)
 
     ranges = {

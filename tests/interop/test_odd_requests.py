@@ -128,6 +128,7 @@ class Ids:
 
 def steps(ids: Ids) -> Iterator[Step]:
     """Yield all steps; those that change nothing come first."""
+    yield from of_misled_clients(ids)
     yield from of_topics(ids)
     yield from of_settings()
     yield from of_administration()
@@ -141,6 +142,19 @@ def steps(ids: Ids) -> Iterator[Step]:
 def every(api: str, first: int = 0) -> tuple[int, ...]:
     """Return the versions of an API from one on."""
     return tuple(version for version in VERSIONS[api] if version >= first)
+
+
+def of_misled_clients(ids: Ids) -> Iterator[Step]:
+    """Clients that mean another broker, or say but half of which one they mean."""
+    own = ids.asker.ask("DescribeCluster", 1, {})["cluster_id"]
+    for cluster, node in (
+        *(("x", 1), ("", 1), ("x", 2), (own, 2), ("x", -1), (own, -1), (own, -5)),
+        *((None, 1), (None, 0), (None, -5)),
+    ):
+        software = {"client_software_name": "a", "client_software_version": "1"}
+        meant = {"cluster_id": cluster, "node_id": node}
+        yield Step("ApiVersions", software | meant)
+        yield Step("ApiVersions", {"client_software_name": " "} | meant)
 
 
 def of_topics(ids: Ids) -> Iterator[Step]:
@@ -420,14 +434,8 @@ def of_transactions(ids: Ids) -> Iterator[Step]:
         rows = [{"partition_index": 0, "committed_offset": 5}]
         commit = {"group_id": "g", "topics": [{"name": "b", "partitions": rows}]}
         yield Step("TxnOffsetCommit", who | commit, (0, 3))
-    for topic, metadata in ((MISSING, ""), ("b", "m" * 5_000)):
-        who = {"transactional_id": "t", "producer_id": producer, "producer_epoch": epoch}
-        told = {"partition_index": 0, "committed_metadata": metadata}
-        commit = {"group_id": "g", "topics": [{"name": topic, "partitions": [told]}]}
-        yield Step("TxnOffsetCommit", who | commit, (0, 3, 4))
-        if topic == MISSING:
-            yield Step("TxnOffsetCommit", who | commit)
-        yield Step("DescribeTransactions", {"transactional_ids": ["t", "x", ""]})
+    yield from of_commits(ids)
+    yield Step("DescribeTransactions", {"transactional_ids": ["t", "x", ""]})
     for states in ([], ["Empty"], ["empty"], ["Ongoing", "Nope"]):
         yield Step("ListTransactions", {"state_filters": states}, (0, 1, 2))
     for pattern in ("t", "t.*", "", "(", "x"):
@@ -438,3 +446,22 @@ def of_transactions(ids: Ids) -> Iterator[Step]:
             topics = [{"name": "b", "partition_indexes": [index]}]
             yield Step("WriteTxnMarkers", {"markers": [marker | {"topics": topics}]}, (1, 2))
     yield Step("DescribeProducers", {"topics": [{"name": "b", "partition_indexes": [0, 1, 9]}]})
+
+
+def of_commits(ids: Ids) -> Iterator[Step]:
+    """Offsets of topics and members that do not exist, in the transaction of a producer."""
+    producer, epoch = ids.producers["t"]
+    who = {"transactional_id": "t", "producer_id": producer, "producer_epoch": epoch}
+    for topic, metadata in ((MISSING, ""), ("b", "m" * 5_000)):
+        told = {"partition_index": 0, "committed_metadata": metadata}
+        commit = {"group_id": "g", "topics": [{"name": topic, "partitions": [told]}]}
+        yield Step("TxnOffsetCommit", who | commit, (0, 3, 4))
+        if topic == MISSING:
+            yield Step("TxnOffsetCommit", who | commit, (5,))
+    rows = [{"partition_index": index, "committed_offset": 5} for index in (0, 9)]
+    for key in (ids.topics["b"], KEY, NO_ID):
+        by_both = {"name": "b", "topic_id": key, "partitions": rows}
+        for group, member, generation in (("g", "", -1), ("h", "m", 3), ("g", "m", 0)):
+            member_of = {"member_id": member, "generation_id_or_member_epoch": generation}
+            by_id = {"group_id": group, "topics": [by_both]}
+            yield Step("TxnOffsetCommit", who | by_id | member_of, (5, 6))

@@ -8,8 +8,11 @@ import pytest
 
 from siltstone.broker.handlers.api_versions import handle
 from siltstone.broker.http.metrics.kafka_names import KAFKA_NAMES
+from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.ask import ask
 from tests.support.metrics import make_sources, rows_of
+from tests.support.services import ServicesOnDisk
 
 [CONNECTIONS] = [each for each in KAFKA_NAMES if each.name.endswith("_connections")]
 
@@ -35,6 +38,34 @@ def test_a_connection_keeps_what_its_client_says(version: int, name: str, noted:
     handle(context, ApiVersionsRequest(name, "2.1.0" if name else ""))
 
     assert kept == noted
+
+
+@pytest.mark.parametrize(
+    ("cluster", "node", "error"),
+    [
+        (None, -1, ErrorCode.none),
+        ("own", 1, ErrorCode.none),
+        ("other", 1, ErrorCode.rebootstrap_required),
+        ("", 1, ErrorCode.rebootstrap_required),
+        ("own", 2, ErrorCode.rebootstrap_required),
+        (None, 1, ErrorCode.invalid_request),
+        ("own", -1, ErrorCode.invalid_request),
+        ("own", -5, ErrorCode.rebootstrap_required),
+        (None, -5, ErrorCode.invalid_request),
+    ],
+)
+async def test_a_client_that_means_another_broker(
+    home: ServicesOnDisk, cluster: str | None, node: int, error: ErrorCode
+) -> None:
+    """As Apache Kafka 4.4.0 answers (KIP-1242): the client begins again, nothing else is told."""
+    own = {"own": home.services.logs.cluster_id}
+    meant = None if cluster is None else own.get(cluster, cluster)
+
+    answer = await ask(home, 18, ApiVersionsRequest("ab", "1", meant, node), 5)
+
+    assert answer.error_code == error
+    assert bool(answer.api_keys) is bool(answer.supported_features) is not bool(error)
+    assert (answer.finalized_features_epoch == -1) is bool(error)
 
 
 def test_software_is_counted_and_bounded() -> None:

@@ -11,6 +11,11 @@ from kio.schema.errors import ErrorCode
 from siltstone.broker.topics.features import SUPPORTED
 from siltstone.broker.transactions.transaction import MAX_EPOCH, TransactionState
 from siltstone.protocol.errors import InvalidRequest, KafkaStorageError, OutOfOrderSequence
+from siltstone.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from siltstone.protocol.records.journal import Producer
 from siltstone.storage.files import LOG
 from tests.support.ask import ask
@@ -220,6 +225,29 @@ async def test_what_cannot_be_committed_begins_no_transaction(home: ServicesOnDi
     assert await commit(home, producer, version=3, metadata="m" * 5_000) is E.invalid_txn_state
     assert await commit(home, producer, metadata="m" * 5_000) is E.offset_metadata_too_large
     assert home.services.transactions().describe(COPY).state is TransactionState.ONGOING
+
+
+async def test_offsets_are_committed_by_the_id_of_their_topic(home: ServicesOnDisk) -> None:
+    """From v6 on (KIP-1319), as Apache Kafka 4.4.0 answers: ids come back, without names."""
+    producer = await init(home)
+    known = home.services.topics.topics["orders"].key
+    for key, index, generation, code in (
+        (known, 0, -1, E.none),
+        (known, 9, -1, E.unknown_topic_or_partition),
+        (bytes(16), 0, -1, E.unknown_topic_id),
+        (b"\7" * 16, 0, -1, E.unknown_topic_id),
+        (known, 0, 3, E.group_id_not_found),
+    ):
+        rows = [TxnOffsetCommitRequestPartition(index, 5)]
+        topics = [TxnOffsetCommitRequestTopic(topic_id=key, partitions=rows)]
+        group = GROUP if generation < 0 else "missing"
+        ids = COPY, group, producer.id, producer.epoch
+        wanted = TxnOffsetCommitRequest(*ids, generation, "", None, topics)
+
+        [topic] = (await ask(home, 28, wanted, 6)).topics
+
+        assert (topic.name, topic.topic_id) == ("", key)
+        assert list(topic.partitions) == [(index, code)]
 
 
 async def add_offsets(home: ServicesOnDisk, producer: Producer, version: int = 3) -> ErrorCode:
