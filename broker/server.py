@@ -593,7 +593,7 @@ class Broker:
             buffers=self._buffers,
             trial=self._build_trial_pages(),
         )
-        return Routes(pages.routes(self._http.token.is_brought_by))
+        return Routes(pages.routes(self._http.admission))
 
     def _build_trial_pages(self) -> TrialPages | None:
         """Return the pages for tests; None, without any import, unless an option allows them."""

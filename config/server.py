@@ -102,6 +102,10 @@ class ServerConfig:
         "and http.security.protocol asks for no login. Otherwise all but /healthz and /readyz "
         "wants the control token there.",
         ours=True)
+    http_remote_records: bool = key(False,
+        "Whether /api/records shows records where http.listener is not on loopback, to readers "
+        "that may READ the topic. The control token opens them anyway.",
+        ours=True)
     metrics_max_lag_series: int = key(5000,
         "How many committed offsets /metrics tells with their lag, one for each partition of each "
         "group; siltstone_consumergroup_series_omitted counts the others. 0: none.",
@@ -515,6 +519,20 @@ class ServerConfig:
         tls = self.tls_listeners().get(HTTP)
         shows_certificates = tls is not None and tls.ssl_client_auth == "required"
         return not shows_certificates and not is_loopback(self.http_address[0])
+
+    @property
+    def takes_strangers(self) -> bool:
+        """Whether a listener takes clients that prove no name.
+
+        Raises:
+            ValueError: one of the listeners is malformed.
+        """
+        tls = self.tls_listeners()
+        return any(
+            not each.protocol.startswith("SASL_")
+            and (each.name not in tls or tls[each.name].ssl_client_auth != "required")
+            for each in self.bound_listeners
+        )
 
     @property
     def http_hosts(self) -> frozenset[str]:

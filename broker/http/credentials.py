@@ -23,7 +23,7 @@ from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.tasks import to_its_end
 from siltstone.broker.security.audit import Audit
 from siltstone.broker.security.plain import PLAIN, PLAIN_HASH
-from siltstone.broker.security.principals import USER, Principal
+from siltstone.broker.security.principals import ANONYMOUS, USER, Principal
 from siltstone.broker.security.scram import MECHANISMS, proves
 from siltstone.broker.security.users import UserStore
 from siltstone.config.tls import HTTP
@@ -37,10 +37,16 @@ _HEALTH = frozenset({"/healthz", "/readyz"})
 
 
 class Reader(NamedTuple):
-    """A reader: the name from its password or certificate, and the host of its connection."""
+    """A reader: the principal that it has proven to be, and the host of its connection."""
 
     principal: str
     host: str
+
+    @classmethod
+    def of(cls, request: HttpRequest, name: str | None) -> "Reader":
+        """Return the reader of a request, with the name that was proven, if one was."""
+        principal = ANONYMOUS if name is None else Principal(USER, name)
+        return cls(str(principal), request.peer.rpartition(":")[0])
 
 
 async def refuse_strangers(
@@ -66,7 +72,7 @@ async def refuse_strangers(
 def _refuse_unless(
     may_read: Callable[[Reader], bool], name: str, request: HttpRequest
 ) -> HttpResponse | None:
-    if may_read(Reader(str(Principal(USER, name)), request.peer.rpartition(":")[0])):
+    if may_read(Reader.of(request, name)):
         return None
     return text(403, "this needs the right DESCRIBE on the cluster (docs/security.md)")
 
@@ -110,6 +116,11 @@ class Credentials:
             return answer
         self._note(request.peer)
         return replace(answer, after_seconds=self._delay_seconds())
+
+    def find_name(self, request: HttpRequest) -> str | None:
+        """Return the user whose password came with an admitted request, if one did."""
+        given = _read_basic(request.headers.get(b"authorization", b""))
+        return None if given is None else given[0]
 
     async def _check(self, request: HttpRequest, user: str, password: str) -> bool:
         """Let an io thread check a password that is not known to be right; addresses take turns.

@@ -6,7 +6,7 @@ its imports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from siltstone.broker.http.api.broker import BrokerPages
 from siltstone.broker.http.api.cleaner import CleanerTimeline
 from siltstone.broker.http.api.groups import GroupPages
 from siltstone.broker.http.api.questions import answering
+from siltstone.broker.http.api.records import RecordPages, RecordReaders
 from siltstone.broker.http.api.topics import TopicPages
 from siltstone.broker.http.control.channel import ControlChannel, Status
 from siltstone.broker.http.control.cleaner_pages import CleanerPages
@@ -26,7 +27,14 @@ from siltstone.broker.http.metrics.metric_sources import ListenerCounts, MetricS
 from siltstone.broker.http.metrics.recent import Recent
 from siltstone.broker.http.readiness import LOADING, Readiness
 from siltstone.broker.http.site import routes as site
-from siltstone.broker.http.values import HttpRequest, HttpResponse, Page, Route, text
+from siltstone.broker.http.values import (
+    Admission,
+    HttpRequest,
+    HttpResponse,
+    Page,
+    Route,
+    text,
+)
 from siltstone.broker.net.buffers import Buffers
 from siltstone.broker.net.listener import Listener
 from siltstone.broker.process.first_use import OnFirstUse
@@ -65,8 +73,8 @@ class Pages:
     buffers: Buffers
     trial: TrialPages | None
 
-    def routes(self, is_trusted: Callable[[Mapping[bytes, bytes]], bool]) -> Iterator[Route]:
-        """Yield every page; pages that change something call ``is_trusted`` to check the token."""
+    def routes(self, admission: Admission) -> Iterator[Route]:
+        """Yield every page; those that change something, or show records, ask ``admission``."""
         services = self.services
         logs, io, clock = services.logs, services.io, services.clock
         health = Health(
@@ -77,7 +85,7 @@ class Pages:
         yield Route("GET", "/metrics", Scrapes(self._sources()).answer)
         yield Route("GET", "/healthz", health.answer, is_urgent=True)
         yield Route("GET", "/readyz", self.readiness.answer, is_urgent=True)
-        control = ControlChannel(is_trusted, io, self._status, logs.all_logs)
+        control = ControlChannel(admission.is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
         explainer = Explainer(
             self.cleaning, services.topics, services.settings, clock, self.scrub.find_damage
@@ -90,14 +98,14 @@ class Pages:
             ),
             *cleaner_pages.routes(control.guarded),
             *pin_pages.routes(control.guarded),
-            *self._api(explainer),
+            *self._api(explainer, admission),
             *(() if self.trial is None else self.trial.routes(control.guarded)),
         )
         yield from site.routes()
         for route in after_start:
             yield replace(route, handle=self._once_started(route.handle))
 
-    def _api(self, explainer: Explainer) -> Iterator[Route]:
+    def _api(self, explainer: Explainer, admission: Admission) -> Iterator[Route]:
         """Yield the pages that the web page requests."""
         services = self.services
         topics, groups = TopicPages(services, explainer), GroupPages(services)
@@ -108,6 +116,7 @@ class Pages:
             ("overview", broker.overview),
             ("topics", topics.all),
             ("topic", topics.one),
+            ("records", RecordPages(services, RecordReaders(services, admission)).some),
             ("cleaner", CleanerTimeline(services, self.cleaning, explainer).show),
             ("groups", groups.all),
             ("group", groups.one),

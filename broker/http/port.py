@@ -38,7 +38,8 @@ _logger = logging.getLogger(__name__)
 class HttpPort:
     """The server of the pages, with its token and its address (loop only).
 
-    With ``handshakes`` the port encrypts. ``address`` is known from `start` on.
+    With ``handshakes`` the port encrypts. ``address`` is known from `start` on; ``admission`` has
+    the rules for readers.
     ``find_routes`` is not called before the first connection.
     """
 
@@ -58,9 +59,10 @@ class HttpPort:
         self._io = sending.io
         self._security = security
         self._handshakes = handshakes
+        self.admission = self._make_admission()
         self._server = HttpServer(
             find_routes,
-            admission=self._make_admission(),
+            admission=self.admission,
             encryption=None if handshakes is None else (handshakes, sending),
         )
 
@@ -125,7 +127,12 @@ class HttpPort:
             self._security.may_describe,
             self._security.audit,
         )
-        return Admission(hosts=hosts, is_trusted=is_trusted, refuse=credentials.refuse)
+        return Admission(
+            hosts=hosts,
+            is_trusted=is_trusted,
+            refuse=credentials.refuse,
+            find_name=credentials.find_name,
+        )
 
 
 class CertificateNote:

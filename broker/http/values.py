@@ -45,6 +45,8 @@ class Admission:
     """Whether these headers have the control token."""
     refuse: Callable[["HttpRequest"], Awaitable["HttpResponse | None"]] = nobody
     """The refusal of a reader that must prove its name and does not; otherwise None."""
+    find_name: Callable[["HttpRequest"], str | None] = lambda request: request.certified
+    """The name that an admitted reader has proven, if it has proven one."""
 
 
 @dataclass(slots=True)

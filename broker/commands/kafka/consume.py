@@ -16,11 +16,11 @@ from siltstone.broker.commands.kafka.broker import run as run_command
 from siltstone.broker.commands.kafka.offset_words import OFFSET_HELP, BadOffset, Place, read_offset
 from siltstone.broker.commands.options import ESCAPES, natural, positive
 from siltstone.pipeline.client.wire import Exchange
-from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord, visible
 from siltstone.protocol.messages import fetch
 from siltstone.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.committed import find_committed
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.dump.line import plain
 
@@ -193,27 +193,12 @@ class _Reader:
 def committed(part: Any) -> Iterator[tuple[int, Iterable[Record]]]:
     """Yield, for each whole batch of a fetched range, the offset after it and its records.
 
-    Markers and the batches of aborted transactions have no records here.
-
     Raises:
         Refused: A batch cannot be read.
     """
-    coming = sorted(part.aborted_transactions or (), key=lambda each: -each.first_offset)
-    aborted: set[int] = set()
-    view = memoryview(part.records or b"")
-    while len(view) >= HEADER_SIZE:
-        header = BatchHeader.read(view)
-        if header.size > len(view):
-            return
-        batch, view = view[: header.size], view[header.size :]
-        while coming and coming[-1].first_offset <= header.last_offset:
-            aborted.add(coming.pop().producer_id)
-        if header.is_control:
-            aborted.discard(header.producer_id)
-        is_left_out = header.is_control or (
-            header.is_transactional and header.producer_id in aborted
-        )
-        yield header.next_offset, () if is_left_out else _records(header, batch)
+    aborted = [(each.producer_id, each.first_offset) for each in part.aborted_transactions or ()]
+    for header, batch in find_committed(part.records or b"", aborted):
+        yield header.next_offset, () if batch is None else _records(header, batch)
 
 
 def _records(header: BatchHeader, batch: memoryview) -> Iterator[Record]:

@@ -113,6 +113,65 @@ async def test_with_an_authorizer_users_need_a_right(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(("sets", "opened"), [((), 403), (("http.remote.records=true",), 200)])
+async def test_records_are_for_those_that_may_read_them(
+    tmp_path: Path, sets: tuple[str, ...], opened: int
+) -> None:
+    """Not off loopback unless that is set; then by READ on the topic; the token opens them."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    own = {PLAIN: make_verifier(PLAIN_HASH, "secret")}
+    UserStore(folder).write({"admin": own, "bob": own})
+    login = ("http.security.protocol=SASL_PLAINTEXT", AUTHORIZER, "super.users=User:admin")
+    records = ("/api/records?topic=t",)
+    async with running(folder, OPEN, *login, *sets) as home:
+        await home.topics.create("t", 1, {})
+        acls = home.broker._security.acls
+        assert acls is not None
+        cluster = Pattern(ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME)
+        await acls.add([allow(cluster, Operation.DESCRIBE)])
+        token = (folder / files.CONTROL_TOKEN).read_text().strip()
+
+        assert await statuses(folder, records, basic("admin")) == {opened}
+        assert await statuses(folder, records, basic("bob")) == {403}
+        assert await statuses(folder, records, f"Bearer {token}") == {200}
+        assert await statuses(folder, records) == {401}
+
+        await acls.add([allow(Pattern(ResourceType.TOPIC, PatternType.LITERAL, "t"))])
+        assert await statuses(folder, records, basic("bob")) == {opened}
+
+
+def allow(pattern: Pattern, operation: Operation = Operation.READ) -> Acl:
+    """Return the rule that lets bob do something."""
+    return Acl(pattern, "User:bob", "*", operation, Permission.ALLOW)
+
+
+@pytest.mark.parametrize(
+    ("sets", "status"),
+    [
+        ((), 200),
+        ((AUTHORIZER,), 403),
+        ((AUTHORIZER, "allow.everyone.if.no.acl.found=true"), 200),
+        (("listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=PLAIN"), 403),
+        ((OPEN, "http.anonymous.reads=true"), 403),
+        ((OPEN, "http.anonymous.reads=true", "http.remote.records=true"), 200),
+        ((OPEN, "http.anonymous.reads=true", "http.remote.records=true", AUTHORIZER), 403),
+    ],
+)
+async def test_strangers_see_the_records_that_they_may_fetch(
+    tmp_path: Path, sets: tuple[str, ...], status: int
+) -> None:
+    """Without a name one is ANONYMOUS, and only where a listener takes clients without one."""
+    async with running(tmp_path, *sets) as home:
+        await home.topics.create("t", 1, {})
+        token = (tmp_path / files.CONTROL_TOKEN).read_text().strip()
+        path = "/api/records?topic=t"
+
+        assert await statuses(tmp_path, (path,)) == {status}
+        assert await statuses(tmp_path, (path,), basic("admin")) == {status}
+        assert await statuses(tmp_path, (path,), f"Bearer {token}") == {200}
+
+
 def get_as(folder: Path, path: str, context: ssl.SSLContext, token: str = "") -> int:
     """Return the status of a page for a client that shows a certificate."""
     port = (folder / files.CONTROL_ADDRESS).read_text().strip().rpartition(":")[2]

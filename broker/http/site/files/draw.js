@@ -37,6 +37,44 @@ export function named(text) {
   return make("bdi", {}, visible(text));
 }
 
+// Keys and values of records
+
+/** A key or value from /api/records as an element: as text, as JSON with lines, or as hex. */
+export function octets(cell, form) {
+  if (cell === null) return make("span", { class: "soft" }, "null");
+  const isCut = cell.size > (cell.text === undefined ? cell.hex.length / 2 : new TextEncoder().encode(cell.text).length);
+  let shown = cell.text ?? cell.hex;
+  if (form === "hex" && cell.text !== undefined) shown = hex(cell.text);
+  else if (form === "json" && cell.text !== undefined && !isCut) shown = indented(cell.text);
+  const isHex = form === "hex" || cell.text === undefined;
+  const words = isHex ? shown : shown.split("\n").map(visible).join("\n");
+  return make("bdi", { class: "octets" }, words,
+    isHex && form !== "hex" && make("span", { class: "tag" }, "hex"),
+    isCut && make("span", { class: "tag" }, `the first of ${bytes(cell.size)}`));
+}
+
+function hex(text) {
+  return [...new TextEncoder().encode(text)].map((each) => each.toString(16).padStart(2, "0")).join("");
+}
+
+/** JSON with a line for each value; its numbers and strings stay as they are written. */
+function indented(text) {
+  try {
+    JSON.parse(text);
+  } catch {
+    return text;
+  }
+  let depth = 0;
+  const line = (by) => `\n${"  ".repeat(depth += by)}`;
+  return text.replace(/"(?:[^"\\]|\\.)*"|[[{]\s*[\]}]|[[{\]},:]|\s+/g, (each) => {
+    if (each === "{" || each === "[") return each + line(1);
+    if (each === "}" || each === "]") return line(-1) + each;
+    if (each === ",") return each + line(0);
+    if (each === ":") return ": ";
+    return each.trim();
+  });
+}
+
 // Numbers
 
 export function bytes(count) {

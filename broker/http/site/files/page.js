@@ -1,7 +1,7 @@
 // The page: views of /api/, which are requested again every few seconds while visible.
 
 import {
-  bytes, counted, legend, make, meter, named, rate, span, spark, strip, timeline, visible, when, whole,
+  bytes, counted, legend, make, meter, named, octets, rate, span, spark, strip, timeline, visible, when, whole,
 } from "./draw.js";
 
 const LOOK_MS = 2000;
@@ -226,7 +226,7 @@ class Topic {
     const next = topic.from + topic.partition_details.length;
     const isOpen = main.querySelector("details")?.open ?? false;
     main.replaceChildren(
-      make("p", {}, make("a", { href: "#topics" }, "← all topics")),
+      make("p", { class: "bar" }, make("a", { href: "#topics" }, "← all topics"), make("a", { href: hashOf(`records/${topic.name}`) }, "its records →")),
       card(topic.name, facts([
         ["policy", topic.cleanup_policy || "none: everything is kept"],
         ["size", `${bytes(topic.size_bytes)} in ${counted(topic.segments, "segment")}`],
@@ -246,6 +246,94 @@ class Topic {
 
   turn(from) {
     this.query.from = from || "";
+    look();
+  }
+}
+
+/** Records of one partition: the last ones, which are asked for again and again, or others, once. */
+class Records {
+  constructor(topic) {
+    this.title = topic;
+    this.topic = topic;
+    this.place = {}; // where a button leads, instead of what the fields say
+    this.asked = ""; // the query of the answer that stays
+  }
+
+  mount() {
+    const again = () => {
+      this.place = {};
+      this.word.hidden = this.start.value === "last";
+      this.word.placeholder = { offset: "an offset", time: "2026-11-29 21:30, UTC", key: "a key, as text" }[this.start.value] ?? "";
+      this.asked = "";
+      look();
+    };
+    const field = (name, attributes, words = []) => {
+      const made = make(name, attributes, words.map(([value, text]) => make("option", { value }, text)));
+      made.addEventListener("change", again);
+      return made;
+    };
+    this.partition = field("input", { type: "number", min: 0, value: 0, "aria-label": "partition" });
+    this.start = field("select", { "aria-label": "which records" }, [["last", "the last"], ["offset", "from an offset"], ["time", "from a time"], ["key", "the last with a key"]]);
+    this.word = field("input", { type: "search", id: "filter", "aria-label": "offset, time or key", hidden: true, autocomplete: "off", spellcheck: "false" });
+    this.form = field("select", { "aria-label": "shown as" }, [["text", "as text"], ["json", "as JSON"], ["hex", "as hex"]]);
+    this.count = make("span", { class: "count" });
+    this.list = make("div", {});
+    main.replaceChildren(
+      make("p", {}, make("a", { href: hashOf(`topic/${this.topic}`) }, `← ${this.topic}`)),
+      make("div", { class: "bar" }, make("label", {}, "partition ", this.partition), this.start, this.word, this.form, this.count),
+      card(null, this.list));
+  }
+
+  query() {
+    const query = { topic: this.topic, partition: this.partition?.value ?? "", ...this.place };
+    const word = this.word?.value ?? "";
+    const start = this.start?.value ?? "last";
+    if (start === "key") query.key = word;
+    if (Object.keys(this.place).length || !word) return query;
+    if (start === "offset") query.offset = word;
+    if (start === "time") {
+      query.time_ms = Date.parse(`${word.trim().replace(" ", "T")}Z`);
+      if (Number.isNaN(query.time_ms)) throw new Refusal(`${word} is no time; write it as 2026-11-29 21:30, in UTC`);
+    }
+    return query;
+  }
+
+  async ask() {
+    try {
+      const query = this.query();
+      const words = JSON.stringify(query);
+      if (words !== this.asked || this.answer.refusal) this.answer = await ask("records", query);
+      this.asked = query.offset || query.time_ms || query.before ? words : ""; // the end moves on
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      this.answer = { refusal: error.message };
+    }
+    return this.answer;
+  }
+
+  show(answer) {
+    if (answer.refusal) {
+      this.count.textContent = "";
+      this.list.replaceChildren(message("bad", answer.refusal));
+      return;
+    }
+    const shown = (cell) => octets(cell, this.form.value);
+    this.count.textContent = `offsets ${whole(answer.from_offset)} to ${whole(answer.next_offset)} of ${whole(answer.log_start_offset)} to ${whole(answer.end_offset)}`;
+    this.list.replaceChildren(
+      table([
+        ["Offset", "number", (row) => whole(row.offset)],
+        ["Time (UTC)", "short", (row) => (row.timestamp_ms < 0 ? "none" : new Date(Math.min(row.timestamp_ms, 8.64e15)).toISOString().replace("T", " ").slice(0, -1))],
+        ["Key", "value", (row) => shown(row.key)],
+        ["Value", "value words", (row) => [shown(row.value), row.headers.map(([name, value]) => make("div", { class: "soft" }, shown(name), ": ", shown(value))),
+          row.more_headers > 0 && make("div", { class: "soft" }, `and ${counted(row.more_headers, "more header")}`)]],
+      ], answer.records, { none: "No records here." }),
+      make("p", { class: "bar" },
+        answer.from_offset > answer.log_start_offset && make("button", { type: "button", onclick: () => this.turn({ before: answer.from_offset }) }, "earlier"),
+        answer.next_offset < answer.end_offset && this.start.value !== "key" && make("button", { type: "button", onclick: () => this.turn({ offset: answer.next_offset }) }, "later")));
+  }
+
+  turn(place) {
+    this.place = place;
     look();
   }
 }
@@ -473,9 +561,10 @@ function open() {
   if (name === "main") return;
   const id = decoded(rest.join("/"));
   if (name === "topic" && id) current = new Topic(id);
+  else if (name === "records" && id) current = new Records(id);
   else if (name === "group" && id) current = new Group(id);
   else current = new (views[name] ?? Overview)();
-  const shown = { topic: "topics", group: "groups" }[name] ?? (name in views ? name : "overview");
+  const shown = { topic: "topics", records: "topics", group: "groups" }[name] ?? (name in views ? name : "overview");
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === shown) {
       link.setAttribute("aria-current", "page");
@@ -603,6 +692,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     if (typing) event.target.blur();
     else if (current instanceof Topic) go("topics");
+    else if (current instanceof Records) go(`topic/${current.topic}`);
     else if (current instanceof Group) go("groups");
     return;
   }

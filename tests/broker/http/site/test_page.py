@@ -1,6 +1,7 @@
 """The page in a real browser, on a desktop and on a phone."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from siltstone.broker.http.control.token import read_address
 from siltstone.broker.http.site.routes import FILES
+from tests.support.appending import append
 from tests.support.broker import SiltstoneProcess
 from tests.support.browser import Browser, browsing, find_chromium
 from tests.support.commits import commit
@@ -19,7 +21,16 @@ from tests.support.traffic import Traffic
 
 DESKTOP = (1280, 800)
 PHONE = (390, 844)
-VIEWS = ("overview", "topics", "topic/state", "cleaner", "groups", "connections", "settings")
+VIEWS = (
+    "overview",
+    "topics",
+    "topic/state",
+    "records/state",
+    "cleaner",
+    "groups",
+    "connections",
+    "settings",
+)
 EVIL = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>'
 
 
@@ -163,6 +174,55 @@ async def test_the_keyboard_goes_everywhere(broker: Running, tmp_path: Path) -> 
             assert browser.troubles == []
 
     await asyncio.to_thread(look)
+
+
+@pytest.mark.slow
+async def test_records_are_looked_at(broker: Running, tmp_path: Path) -> None:
+    """The last ones; from an offset; JSON with lines whose numbers stay as they are; hex."""
+    find_chromium()
+    log = broker.topics.topics["orders"].logs[0]
+    assert log is not None
+    append(log, [(b"a", b'{"id":12345678901234567890,"of":{"x":[1,2]},"no":[]}')])
+    append(log, [(b"evil", EVIL.encode()), (b"\xff", None)])
+    address = f"http://127.0.0.1:{port_of(broker)}/#records/orders"
+    cells = "[...document.querySelectorAll('tbody tr')].map((each) => each.innerText)"
+
+    def look() -> None:
+        with browsing(tmp_path / "profile") as browser:
+            browser.resize(*DESKTOP)
+            browser.open(address)
+            browser.wait_for(f"{cells}.length === 3", "the records")
+            assert browser.evaluate("window.broken === undefined")
+            rows = browser.evaluate(cells)
+            assert EVIL in rows[1]
+            assert "ff" in rows[2]
+            assert "null" in rows[2]
+            browser.evaluate(choose("shown as", "json"))
+            lines = '{\n  "id": 12345678901234567890,\n  "of": {\n    "x": [\n      1,\n      2\n'
+            browser.wait_for(f"{cells}[0]?.includes({json.dumps(lines)})", "lines of JSON")
+            browser.evaluate(choose("shown as", "hex"))
+            browser.wait_for(f"{cells}[0]?.includes('7b226964')", "hex")
+            browser.evaluate(choose("which records", "offset"))
+            browser.evaluate(choose("offset, time or key", "2"))
+            browser.wait_for(f"{cells}.length === 1", "one record")
+            assert browser.troubles == []
+            browser.evaluate(choose("offset, time or key", "x"))
+            refusal = "document.querySelector('.message.bad')?.innerText ?? ''"
+            browser.wait_for(f"{refusal}.includes('write a number')", "a refusal")
+            browser.evaluate(choose("offset, time or key", "1"))
+            browser.wait_for(f"{cells}.length === 2", "two records")
+            browser.press("Escape")
+            browser.wait_for(shown("topic/orders"), "the topic")
+
+    await asyncio.to_thread(look)
+
+
+def choose(label: str, value: str) -> str:
+    """Return the expression that gives a field a value."""
+    return (
+        f"(() => {{ const field = document.querySelector('[aria-label=\"{label}\"]'); "
+        f"field.value = '{value}'; field.dispatchEvent(new Event('change')); }})()"
+    )
 
 
 @pytest.mark.slow
