@@ -109,13 +109,11 @@ def _add_stream(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser = jobs.add_parser("stream", help="keep a table of the last values up to date")
     parser.add_argument("topic")
     _add_target(parser)
-    parser.add_argument("--checkpoint", required=True, type=_path, metavar="DIR")
-    parser.add_argument("--via", choices=("siltstone", "connector"), default="siltstone")
     parser.add_argument("--once", action="store_true", help="read up to the present end, then end")
     parser.add_argument(
         "--append", action="store_true", help="keep every record, not the last of each key"
     )
-    parser.add_argument("--every", default="10 seconds", metavar="TIME")
+    parser.add_argument("--every", default="10s", metavar="TIME", help="look for news so often")
     parser.add_argument("--headers", action="store_true", help="keep the headers")
     _add_reading(parser)
     _add_engine(parser)
@@ -179,7 +177,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
         "--master", help="of Spark, or sc://HOST:PORT; spark-submit sets it by itself"
     )
     group.add_argument(
-        "--jars", default="", metavar="DIR", help="of packages of Spark: Delta's, the connector's"
+        "--jars", default="", metavar="DIR", help="of packages of Spark, such as Delta's"
     )
     group.add_argument("--cores", type=int, help="processes of the local engine")
     group.add_argument("--debug", action="store_true", help="show whole stack traces")

@@ -194,37 +194,19 @@ def _plan(options: Namespace) -> int:
 
 
 def _stream(options: Namespace) -> int:
-    from siltstone.pipeline.jobs.stream import StreamSpec, stream  # noqa: PLC0415  # as above
-    from siltstone.pipeline.spark.session import jars_in, open_session, remote_of  # noqa: PLC0415
+    from siltstone.pipeline.jobs.snapshot import EVERY_RECORD, SnapshotSpec  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.stream import stream  # noqa: PLC0415  # likewise
 
-    if options.engine == "local":
-        raise BadOption("stream is Spark's: leave --engine local out")
-    if remote_of(options.master):
-        raise BadOption(
-            "stream merges in the driver, which Spark Connect has on its server: run it without "
-            "SPARK_REMOTE and with another --master, or by spark-submit"
-        )
-    spec = StreamSpec(
+    spec = SnapshotSpec(
         topic=options.topic,
         target=options.target,
-        checkpoint=options.checkpoint,
-        via=options.via,
-        once=options.once,
-        every=options.every,
-        upsert=not options.append,
+        key_scope=EVERY_RECORD if options.append else "partition",
         headers=options.headers,
     )
-    if options.via == "connector" and not options.jars:
-        raise BadOption(
-            "--via connector wants --jars DIR with Spark's Kafka connector, its token provider, "
-            "kafka-clients and commons-pool2; make jars fetches them from Maven"
-        )
-    jars = jars_in(options.jars)
-    session = open_session(f"siltstone stream {options.topic}", master=options.master, jars=jars)
-    try:
-        summary = stream(session, read_options(options), spec)
-    finally:
-        session.stop()
+    every = settings.duration("--every", options.every) / 1000
+    read = read_options(options)
+    with engine_of(options) as engine:
+        summary = stream(engine, read, spec, once=options.once, every_seconds=every)
     _say(summary.line())
     return 0
 

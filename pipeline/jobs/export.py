@@ -6,7 +6,7 @@ one commit makes them a table: all of them or no file.
 
 import io
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -24,7 +24,14 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.pipeline.sinks.staging import FILE_BYTES, Folder, ParquetFiles, StagedFile, retried
+from siltstone.pipeline.sinks.staging import (
+    FILE_BYTES,
+    Folder,
+    ParquetFiles,
+    StagedFile,
+    retried,
+    row_groups,
+)
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
 
@@ -132,26 +139,9 @@ def export_split(folder: Folder, spec: ExportSpec, split: Split) -> Exported:
     scanned = Scanned()
     columns = spec.columns if not spec.json else tuple(dict.fromkeys((*spec.columns, "value")))
     with ParquetFiles(folder, spec.schema, spec.file_bytes) as written:
-        for table in _gathered(scan(split, columns, scanned=scanned)):
+        for table in row_groups(scan(split, columns, scanned=scanned)):
             written.write(_decoded(table, spec, split) if spec.json else table)
     return Exported(written.staged, scanned.corrupt)
-
-
-_GROUP_BYTES: Final = 32 << 20
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Join record batches to tables that make row groups of a good size."""
-    held: list[pa.RecordBatch] = []
-    total = 0
-    for batch in batches:
-        held.append(batch)
-        total += batch.nbytes
-        if total >= _GROUP_BYTES:
-            yield pa.Table.from_batches(held)
-            held, total = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _decoded(table: pa.Table, spec: ExportSpec, split: Split) -> pa.Table:

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, groupby
 from typing import Final
 
 import pyarrow as pa
@@ -18,7 +19,13 @@ from siltstone.pipeline.latest import LatestRows, shares
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.pipeline.sinks.staging import Folder, StagedFile, write_tables
+from siltstone.pipeline.sinks.staging import (
+    Folder,
+    ParquetFiles,
+    StagedFile,
+    row_groups,
+    write_tables,
+)
 
 _MAX_SAMPLED: Final = 10_000
 _READ: Final = b"rows_read"
@@ -28,7 +35,7 @@ _PASSED_OVER: Final = b"passed_over"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareTask:
-    """Splits of one partition in order, and the share of their keys that the task takes."""
+    """Splits of some partitions, in order, and the share of their keys that the task takes."""
 
     splits: tuple[Split, ...]
     share: int
@@ -40,21 +47,21 @@ class ShareTask:
         return sum(split.size for split in self.splits)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class TaskResult:
     """The files of a task; those of an increment have tombstones, too."""
 
-    files: tuple[StagedFile, ...]
-    rows: int
+    files: tuple[StagedFile, ...] = ()
+    rows: int = 0
     """Without the tombstones."""
-    rows_read: int
-    tombstones: int
-    without_key: int
-    sample: frozenset[bytes]
+    rows_read: int = 0
+    tombstones: int = 0
+    without_key: int = 0
+    sample: frozenset[bytes] = frozenset()
     """Hashes of some of the keys, to compare with other tasks that may have the same ones."""
-    has_repeats: bool
+    has_repeats: bool = False
     """Whether a key is in several partitions of this task."""
-    passed_over: int
+    passed_over: int = 0
     """Damaged places, with ``onCorrupt=skip``."""
 
 
@@ -74,10 +81,15 @@ class LatestTasks:
         return (*names, "timestampMs") if self.by_time else names
 
     def share(self, task: ShareTask) -> TaskResult:
-        """Keep the last row of each key of a partition, or of a share of its keys."""
-        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        """Keep the last row of each key of some partitions, or of a share of its keys."""
         scanned = Scanned()
-        for split in task.splits:
+        groups = groupby(task.splits, lambda split: split.topic_partition)
+        parts = (self._latest(group, task, scanned) for _, group in groups)
+        return self._write(parts, scanned if task.share == 0 else Scanned())
+
+    def _latest(self, splits: Iterable[Split], task: ShareTask, scanned: Scanned) -> LatestRows:
+        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        for split in splits:
             for batch in scan(split, self.columns, scanned=scanned):
                 if task.shares == 1:
                     rows.add(batch)
@@ -88,7 +100,20 @@ class LatestTasks:
                 for number, part in shares(keyed, task.shares):
                     if number == task.share:
                         rows.add_table(part, is_counted=False)
-        return self._write(rows, scanned.corrupt if task.share == 0 else 0)
+        return rows
+
+    def all_rows(self, task: ShareTask) -> TaskResult:
+        """Write all rows of some splits, tombstones and rows without a key, too."""
+        scanned = Scanned()
+        batches = chain.from_iterable(
+            scan(split, self.columns, scanned=scanned) for split in task.splits
+        )
+        tables = (_shaped(table, self.schema) for table in row_groups(batches))
+        files = write_tables(self.folder, self.schema, tables)
+        rows = sum(file.rows for file in files)
+        return TaskResult(
+            files=tuple(files), rows=rows, rows_read=rows, passed_over=scanned.corrupt
+        )
 
     def spread(self, task: ShareTask) -> Iterator[tuple[int, pa.Table]]:
         """Keep the last row of each key of a split, and yield them by the hash of the key."""
@@ -117,46 +142,39 @@ class LatestTasks:
             rows = LatestRows(by=("timestampMs", "offset"))
         else:
             rows = LatestRows(by=("offset",), keys=("key", "partition"))
-        passed_over = 0
+        scanned = Scanned()
         for table in tables:
             counts = table.schema.metadata or {}
-            passed_over += int(counts.get(_PASSED_OVER, b"0"))
+            scanned.corrupt += int(counts.get(_PASSED_OVER, b"0"))
             rows.rows_in += int(counts.get(_READ, b"0"))
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
             rows.add_table(table.replace_schema_metadata(None), is_counted=False)
-        return self._write(rows, passed_over, is_sampled=False)
+        return self._write([rows], scanned, is_sampled=False)
 
-    def append(self, tables: Iterable[pa.Table]) -> list[StagedFile]:
-        """Write all rows of some tables, tombstones too."""
-        return write_tables(
-            self.folder, self.schema, (_shaped(each, self.schema) for each in tables)
-        )
-
-    def _write(self, rows: LatestRows, passed_over: int, *, is_sampled: bool = True) -> TaskResult:
-        table = rows.finish()
-        files: list[StagedFile] = []
-        sample: frozenset[bytes] = frozenset()
-        has_repeats = False
-        live_rows = tombstones = 0
-        if table is not None:
-            tombstones = table["value"].null_count
-            live = table.filter(table["value"].is_valid()) if tombstones else table
-            if not self.by_time:
-                sample = _sample_of(live["key"]) if is_sampled else sample
-                has_repeats = rows.has_repeats(live)
-            live_rows = live.num_rows
-            written = table if self.is_increment else live
-            files = write_tables(self.folder, self.schema, [_shaped(written, self.schema)])
-        return TaskResult(
-            files=tuple(files),
-            rows=live_rows,
-            rows_read=rows.rows_in,
-            tombstones=tombstones,
-            without_key=rows.without_key,
-            sample=sample,
-            has_repeats=has_repeats,
-            passed_over=passed_over,
-        )
+    def _write(
+        self, parts: Iterable[LatestRows], scanned: Scanned, *, is_sampled: bool = True
+    ) -> TaskResult:
+        """Write the last rows of each part, which is a partition unless the parts are one."""
+        result = TaskResult()
+        with ParquetFiles(self.folder, self.schema) as written:
+            for rows in parts:
+                table = rows.finish()
+                result.rows_read += rows.rows_in
+                result.without_key += rows.without_key
+                if table is None:
+                    continue
+                tombstones = table["value"].null_count
+                live = table.filter(table["value"].is_valid()) if tombstones else table
+                result.rows += live.num_rows
+                result.tombstones += tombstones
+                if not self.by_time:
+                    sample = _sample_of(live["key"]) if is_sampled else frozenset()
+                    result.has_repeats |= rows.has_repeats(live) or bool(result.sample & sample)
+                    result.sample |= sample
+                written.write(_shaped(table if self.is_increment else live, self.schema))
+        result.files = tuple(written.staged)
+        result.passed_over = scanned.corrupt
+        return result
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -11,7 +11,9 @@ from siltstone.pipeline.command.progress import seconds_text
 from siltstone.pipeline.errors import SnapshotExpired
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
 from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
+from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.source.limits import within_limits
 from siltstone.pipeline.transports import Source, open_source
 from siltstone.pipeline.transports.source import warn_of_moving
 from siltstone.storage.clock import Clock
@@ -19,7 +21,6 @@ from siltstone.storage.clock import Clock
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from siltstone.pipeline.planning.ranges import OffsetRange
     from siltstone.storage.topic_partition import TopicPartition
 
 
@@ -52,6 +53,15 @@ class Moment:
             at: tuple(sorted(group, key=lambda split: split.start_offset))
             for at, group in groups.items()
         }
+
+    def within_limits(
+        self, ranges: "Mapping[TopicPartition, OffsetRange]"
+    ) -> "dict[TopicPartition, OffsetRange]":
+        """Return the first part of some ranges, as long as the options allow."""
+        starts = {at: span.start for at, span in ranges.items()}
+        ends = {at: span.end for at, span in ranges.items()}
+        ends = within_limits(self.view, self.source.options, starts, ends)
+        return {at: OffsetRange(starts[at], end) for at, end in ends.items()}
 
     def check(self) -> None:
         """Check, before a commit, that all rows belong to one moment.

@@ -7,11 +7,12 @@ way the tasks write Parquet themselves, and the driver commits all files at once
 
 An increment reads from the offsets that the table's own commits name, and merges the changed rows
 by their keys. If another writer commits meanwhile, they are merged again into what that one left.
+A stream repeats increments; it may keep every record in the place of the last ones, too.
 """
 
 import sys
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,9 +23,12 @@ import pyarrow as pa
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import passed_over_text, seconds_text
 from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.errors import Refused
 from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
+from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.ranges import OffsetRange
+from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.sinks.staging import retried
 from siltstone.pipeline.sinks.state import TableState, described
 from siltstone.pipeline.sinks.table import TableSink, open_table
@@ -34,8 +38,20 @@ MEMORY_BYTES: Final = 2 << 30
 """The bytes of log that one task takes: it would hold them all if no key repeats."""
 _SKEW: Final = 2
 _SMALL_BYTES: Final = 128 << 20
+_FEWEST_SHARES: Final = 2
 _MOST_SHARES: Final = 4
 """Each share of the keys of a partition reads all of it."""
+_TASK_BYTES: Final = 16 << 20
+"""Less than that is no task of its own, and so no file of its own."""
+_COMMITS_PER_RETENTION: Final = 4
+"""How often a stream without news says in the time of a tombstone that it has seen all."""
+EVERY_RECORD: Final = "record"
+_ROWS_OF: Final = {
+    "partition": "the last row of each key of a partition",
+    "topic": "the last row of each key of the topic",
+    EVERY_RECORD: "every record",
+    "export": "the rows of an export",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +61,8 @@ class SnapshotSpec:
     topic: str
     target: str
     incremental: bool = False
+    follows: bool = False
+    """Whether it is a stream's: it makes no commit without news, and takes no other table over."""
     key_scope: str = "partition"
     plan: str = "auto"
     headers: bool = False
@@ -84,7 +102,14 @@ class SnapshotSummary:
     taken_at_ms: int
     keys_in_several_partitions: bool
     passed_over: int
+    ends: dict[int, int]
+    """The end of each partition at the moment; limits may end an increment before."""
     reason: str = ""
+
+    def has_reached(self, ends: Mapping[int, int]) -> bool:
+        """Tell whether the table has partitions to some ends."""
+        nowhere = (0, 0)
+        return all(self.offsets.get(at, nowhere)[1] >= end for at, end in ends.items())
 
     def lines(self, topic: str) -> Iterator[str]:
         """Yield it in words."""
@@ -112,9 +137,20 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     Raises:
         PipelineError: Nothing was changed.
     """
-    began = engine.clock.monotonic()
     sink = open_table(spec.target)
-    read = committed({"subscribe": spec.topic, **options})
+    with sink.held():
+        return write(engine, sink, committed({"subscribe": spec.topic, **options}), spec)
+
+
+def write(
+    engine: Engine, sink: TableSink, read: ReadOptions, spec: SnapshotSpec
+) -> SnapshotSummary:
+    """Do the work of `snapshot` on a table that the caller holds.
+
+    Raises:
+        PipelineError: Nothing was changed.
+    """
+    began = engine.clock.monotonic()
     moment: Moment
     runs: list[_Run] = []
 
@@ -127,13 +163,13 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
         nonlocal moment
         sink.look()
         sink.check(spec.schema, keeps=False)
-        state, reason = _known_state(sink)
+        state, reason = _known_state(sink, spec)
         if not spec.incremental:
             state, reason = None, ""
         if state is not None:
             if _is_beyond(state, moment):  # another job may have read the topic since
                 moment = take_moment()
-            reason = _find_gap(state, spec, moment)
+            reason = _find_reason(sink, state, spec, moment)
             state = None if reason else state
         if state is not None:
             sink.check(spec.schema, keeps=True)
@@ -145,7 +181,7 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
         summary.reason = reason
         return summary
 
-    with sink.held(), ExitStack() as held:
+    with ExitStack() as held:
         sink.check(spec.schema, keeps=False)
         moment = take_moment()
         summary = retried(attempt)
@@ -171,6 +207,8 @@ class _Run:
         self.state = state
         self._job = uuid.uuid4().hex[:12]
         self._ranges = dict(moment.ranges) if state is None else _increments(moment, state)
+        if state is not None or spec.key_scope == EVERY_RECORD:
+            self._ranges = moment.within_limits(self._ranges)
         self._splits = moment.plan_by_partition(self._ranges)
         self._tasks = LatestTasks(
             folder=sink.folder,
@@ -185,8 +223,10 @@ class _Run:
         files = [file for result in results for file in result.files]
         self._moment.check()
         state, schema = self._new_state(), self._spec.schema
-        if self.state is None:
-            version = self._sink.commit(state, schema, files, replaces=True)
+        if self.state is not None and self._spec.follows and not self._has_news(self.state):
+            version = ""
+        elif self.state is None or self._spec.key_scope == EVERY_RECORD:
+            version = self._sink.commit(state, schema, files, replaces=self.state is None)
         else:
             version = self._sink.merge(
                 self._engine,
@@ -213,18 +253,35 @@ class _Run:
             taken_at_ms=self._moment.view.taken_at_ms,
             keys_in_several_partitions=_overlap(results),
             passed_over=sum(result.passed_over for result in results),
+            ends=self._ends,
+        )
+
+    @property
+    def _ends(self) -> dict[int, int]:
+        return {partition: span.end for (_, partition), span in self._moment.ranges.items()}
+
+    def _has_news(self, state: TableState) -> bool:
+        """Tell whether a commit says more than a state, which must not grow old."""
+        offsets = {partition: span.end for (_, partition), span in self._ranges.items()}
+        age_ms = self._moment.view.taken_at_ms - state.taken_at_ms
+        return offsets != state.offsets or any(
+            age_ms * _COMMITS_PER_RETENTION > partition.delete_retention_ms
+            for partition in self._moment.view.partitions
+            if partition.is_compacted
         )
 
     @cached_property
     def _results(self) -> list[TaskResult]:
-        return self._by_partition() if self._plan == "partition" else self._by_shuffle()
+        if self._plan == "shuffle":
+            return self._by_shuffle()
+        return self._all_rows() if self._plan == "record" else self._by_partition()
 
     @cached_property
     def _plan(self) -> str:
         """Return the requested plan; by default the one that uses all cores."""
         spec = self._spec
-        if spec.key_scope == "topic":
-            return "shuffle"
+        if spec.key_scope in {"topic", EVERY_RECORD}:
+            return "shuffle" if spec.key_scope == "topic" else "record"
         if spec.plan != "auto":
             return spec.plan
         sizes = self._sizes
@@ -241,14 +298,33 @@ class _Run:
         return [sum(split.size for split in group) for group in self._splits.values()]
 
     def _by_partition(self) -> list[TaskResult]:
-        tasks = []
+        tasks, small = [], []
         for group in self._splits.values():
             size = sum(split.size for split in group)
-            shares = max(1, -(-size // self._spec.memory_bytes))
-            tasks += [
-                ShareTask(splits=group, share=share, shares=shares) for share in range(shares)
-            ]
-        return self._engine.run(self._stage, tasks, self._tasks.share, _size_of)
+            shares = -(-size // self._spec.memory_bytes)
+            if shares < _FEWEST_SHARES:
+                small.append(group)
+            else:
+                tasks += [
+                    ShareTask(splits=group, share=share, shares=shares) for share in range(shares)
+                ]
+        return self._engine.run(
+            self._stage, [*tasks, *self._joined(small)], self._tasks.share, _size_of
+        )
+
+    def _all_rows(self) -> list[TaskResult]:
+        parts = [(split,) for group in self._splits.values() for split in group]
+        return self._engine.run(self._stage, self._joined(parts), self._tasks.all_rows, _size_of)
+
+    def _joined(self, parts: Iterable[tuple[Split, ...]]) -> list[ShareTask]:
+        """Return tasks of whole parts: enough for all cores, but no tiny ones."""
+        least = max(_TASK_BYTES, sum(self._sizes) // self._engine.cores)
+        tasks: list[ShareTask] = []
+        for part in parts:
+            if tasks and tasks[-1].size + sum(split.size for split in part) <= least:
+                part = (*tasks.pop().splits, *part)  # noqa: PLW2901  # with the ones before
+            tasks.append(ShareTask(splits=part, share=0, shares=1))
+        return tasks
 
     def _by_shuffle(self) -> list[TaskResult]:
         places = max(self._engine.cores, -(-sum(self._sizes) // self._spec.memory_bytes), 1)
@@ -266,19 +342,23 @@ class _Run:
         return f"snapshot {self._spec.topic}"
 
     def _new_state(self) -> TableState:
+        taken_at_ms = self._moment.view.taken_at_ms
+        ends = {partition: span.end for (_, partition), span in self._ranges.items()}
+        if self.state is not None and any(ends[at] < end for at, end in self._ends.items()):
+            taken_at_ms = self.state.taken_at_ms  # tombstones that are still to come are as old
         return TableState(
             job=self._job,
             topic=self._spec.topic,
             topic_id=_topic_id(self._moment),
             cluster_id=self._moment.view.cluster_id,
-            taken_at_ms=self._moment.view.taken_at_ms,
+            taken_at_ms=taken_at_ms,
             key_scope=self._spec.key_scope,
             columns=described(self._spec.schema),
-            offsets={partition: span.end for (_, partition), span in self._ranges.items()},
+            offsets=ends,
         )
 
 
-def _known_state(sink: TableSink) -> tuple[TableState | None, str]:
+def _known_state(sink: TableSink, spec: SnapshotSpec) -> tuple[TableState | None, str]:
     """Return the state of the table; or None and why it has none.
 
     Raises:
@@ -287,8 +367,14 @@ def _known_state(sink: TableSink) -> tuple[TableState | None, str]:
     try:
         state = sink.state()
     except ValueError as error:
+        if spec.follows:
+            raise _not_followed(sink, str(error)) from error
         return None, str(error)
     return state, f"{sink.place} has no snapshot yet" if state is None else ""
+
+
+def _not_followed(sink: TableSink, reason: str) -> Refused:
+    return Refused(f"a stream does not go on with {sink.place}: {reason}; name another table")
 
 
 def _is_beyond(state: TableState, moment: Moment) -> bool:
@@ -298,17 +384,36 @@ def _is_beyond(state: TableState, moment: Moment) -> bool:
     )
 
 
-def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
-    """Return why the changes since a state cannot be read; empty if they can."""
-    if (state.topic, state.key_scope, state.columns) != (
-        spec.topic,
-        spec.key_scope,
-        described(spec.schema),
-    ):
-        return "it was made of another topic, key scope or set of columns"
+def _find_reason(sink: TableSink, state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
+    """Return why a table is built again; empty if an increment does.
+
+    Raises:
+        Refused: A stream does not build it again: it would lose rows that are not in the topic.
+    """
+    other = _find_difference(state, spec, moment)
+    keeps_all = spec.key_scope == EVERY_RECORD
+    reason = other or _find_gap(state, moment, has_tombstones=not keeps_all)
+    if reason and spec.follows and (other or keeps_all):
+        raise _not_followed(sink, reason)
+    return reason
+
+
+def _find_difference(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
+    """Return why a table is not the one that a job would make; empty if it is."""
+    if state.topic != spec.topic:
+        return f"it was made of topic {state.topic}"
+    if state.key_scope != spec.key_scope:
+        return f"it has {_ROWS_OF.get(state.key_scope, 'other rows')}"
+    if state.columns != described(spec.schema):
+        return "it has other columns"
     clusters = {state.cluster_id, moment.view.cluster_id} - {""}
     if state.topic_id != _topic_id(moment) or len(clusters) > 1:
         return f"topic {spec.topic} was deleted and made again since"
+    return ""
+
+
+def _find_gap(state: TableState, moment: Moment, *, has_tombstones: bool) -> str:
+    """Return why the changes since a state cannot be read; empty if they can."""
     for partition in moment.view.partitions:
         offset = state.offsets.get(partition.partition, partition.log_start_offset)
         if offset < partition.log_start_offset:
@@ -322,7 +427,9 @@ def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
                 f"table's {offset}: it has lost its end"
             )
         passed_ms = moment.view.taken_at_ms - state.taken_at_ms
-        if partition.is_compacted and passed_ms >= partition.delete_retention_ms:
+        if not has_tombstones or not partition.is_compacted:
+            continue
+        if passed_ms >= partition.delete_retention_ms:
             return (
                 f"the table is {seconds_text(passed_ms / 1000)} old, and tombstones of "
                 f"{partition.topic_partition} are kept for "
@@ -333,10 +440,12 @@ def _find_gap(state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
 
 def _increments(moment: Moment, state: TableState) -> dict[TopicPartition, OffsetRange]:
     """Return the ranges since a state; a new partition is read from its start."""
-    return {
-        at: OffsetRange(max(span.start, state.offsets.get(at.partition, span.start)), span.end)
-        for at, span in moment.ranges.items()
-    }
+    ranges = {}
+    for each in moment.view.partitions:
+        start = state.offsets.get(each.partition, each.log_start_offset)
+        end = max(start, moment.ranges[each.topic_partition].end)
+        ranges[each.topic_partition] = OffsetRange(start, end)
+    return ranges
 
 
 def _topic_id(moment: Moment) -> str:

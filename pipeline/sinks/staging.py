@@ -26,6 +26,7 @@ from siltstone.pipeline.stores import join
 R = TypeVar("R")
 
 ROW_GROUP_ROWS: Final = 256 << 10
+_GROUP_BYTES: Final = 32 << 20
 FILE_BYTES: Final = 256 << 20
 COMPRESSION: Final = "snappy"
 NO_SPACE: Final = "No space left on device"
@@ -209,6 +210,20 @@ class ParquetFiles:
         self._name = ""
         self._rows = self._bytes = 0
         self._bounds = []
+
+
+def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join record batches to tables that make row groups of a good size."""
+    held: list[pa.RecordBatch] = []
+    total = 0
+    for batch in batches:
+        held.append(batch)
+        total += batch.nbytes
+        if total >= _GROUP_BYTES:
+            yield pa.Table.from_batches(held)
+            held, total = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def write_tables(folder: Folder, schema: pa.Schema, tables: Iterable[pa.Table]) -> list[StagedFile]:

@@ -1,4 +1,4 @@
-"""How much a micro-batch reads, and when there is enough for one."""
+"""How much a micro-batch or an increment reads, and when there is enough for a batch."""
 
 from bisect import bisect_right
 from collections.abc import Mapping
@@ -31,6 +31,17 @@ class Pace:
             return False
         self._last = now
         return True
+
+
+def within_limits(
+    view: Manifest, options: ReadOptions, starts: Offsets, ends: Offsets
+) -> dict[TopicPartition, int]:
+    """Return ends that are within the limits of options."""
+    if options.max_offsets_per_trigger:
+        ends = shared_out(starts, ends, options.max_offsets_per_trigger)
+    if options.max_bytes_per_trigger:
+        ends = within_bytes(view, starts, ends, options.max_bytes_per_trigger)
+    return ends
 
 
 def shared_out(

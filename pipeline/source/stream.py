@@ -26,7 +26,7 @@ from siltstone.pipeline.planning.ranges import OffsetRange, check_start, last_of
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import SplitPartition
-from siltstone.pipeline.source.limits import Offsets, Pace, shared_out, within_bytes
+from siltstone.pipeline.source.limits import Offsets, Pace, within_limits
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import settle
 from siltstone.pipeline.transports import Source, open_source
@@ -103,12 +103,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None and not self._pace.is_enough(available):
             return start
         if type(limit).__name__ != "ReadAllAvailable":  # the name: Spark 4.1 has no such class
-            max_offsets = self._options.max_offsets_per_trigger
-            if max_offsets:
-                ends = shared_out(self._starts(begun, view), ends, max_offsets)
-            max_bytes = self._options.max_bytes_per_trigger
-            if max_bytes:
-                ends = within_bytes(view, self._starts(begun, view), ends, max_bytes)
+            ends = within_limits(view, self._options, self._starts(begun, view), ends)
         return to_json(ends, view, start)
 
     def getDefaultReadLimit(self) -> "ReadLimit":

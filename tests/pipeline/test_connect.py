@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from siltstone.pipeline.command.cli import main
 from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.spark.java import find_java
@@ -22,7 +21,8 @@ PROGRAM = """
 import json, sys
 from siltstone.pipeline.engine import spark_engine
 from siltstone.pipeline.jobs.export import ExportSpec, export
-from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
+from siltstone.pipeline.jobs.snapshot import EVERY_RECORD, SnapshotSpec, snapshot
+from siltstone.pipeline.jobs.stream import stream
 from siltstone.pipeline.spark.session import open_session
 log, folder = sys.argv[1:]
 session = open_session("connect")
@@ -33,7 +33,10 @@ count = frame.where("offset >= 10").count()
 exported = export(engine, {"subscribe": "t", **read}, ExportSpec(target=folder + "/rows")).rows
 spec = SnapshotSpec(topic="t", target=folder + "/table", plan="shuffle")
 live = snapshot(engine, read, spec).rows
-print(json.dumps([type(engine).__name__, engine.cores, count, exported, live]))
+spec = SnapshotSpec(topic="t", target=folder + "/all", key_scope=EVERY_RECORD)
+followed = stream(engine, {**read, "maxOffsetsPerTrigger": "2000"}, spec, once=True)
+told = [count, exported, live, followed.rows, followed.commits]
+print(json.dumps([type(engine).__name__, engine.cores, *told]))
 session.stop()
 """
 
@@ -70,22 +73,12 @@ def test_jobs_and_reads_by_spark_connect(packages: Path, tmp_path: Path) -> None
     done = run_to_end(command, env=environ, cwd=tmp_path, timeout=180)
 
     assert done.returncode == 0, done.stderr
-    engine, cores, count, exported, live = json.loads(done.stdout.splitlines()[-1])
+    engine, cores, *told = json.loads(done.stdout.splitlines()[-1])
     assert (engine, cores) == ("ConnectEngine", 2)
-    assert (count, exported, live) == (2980, 3000, len(log.live()))
+    assert told == [2980, 3000, len(log.live()), 3000, 2]
     rows = [
         row
         for path in open_table(f"{tmp_path}/table").files()
         for row in pq.read_table(path, partitioning=None).to_pylist()
     ]
     assert {(row["partition"], row["key"]): row["value"] for row in rows} == log.live()
-
-
-def test_a_stream_by_spark_connect_is_refused(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Its batches would be merged in a process of the server, which has none of its state."""
-    where = ["--to", f"{tmp_path}/t", "--checkpoint", f"{tmp_path}/c", "--master", "sc://nowhere"]
-
-    assert main(["stream", "t", *where]) == 2
-    assert "Spark Connect has on its server" in capsys.readouterr().err

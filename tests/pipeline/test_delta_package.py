@@ -2,6 +2,7 @@
 
 import os
 import random
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,8 @@ def test_either_way_goes_on(watched: Watched, spark: "SparkSession", job: str) -
         assert watched.found() == watched.expected
 
     assert [commit["operation"] for commit in history(watched)[:3]] == ["MERGE"] * 3
-    assert writers(watched)[:3] == ["Apache-Spark", "delta-rs", "Apache-Spark"]
+    turns = [name for name, _ in groupby(writers(watched))]
+    assert turns[:3] == ["Apache-Spark", "delta-rs", "Apache-Spark"]
 
 
 def test_only_tombstones_of_keys_that_it_lacks(watched: Watched) -> None:
@@ -177,8 +179,9 @@ def test_a_writer_that_is_always_first(watched: Watched, monkeypatch: pytest.Mon
 def test_small_files_are_put_together(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream has Delta put small files together; the state is found below that commit."""
     monkeypatch.setattr(delta, "_MANY", 2)
-    watched.stream()
-    watched.log.write(40)
+    row = {"key": b"other", "value": b"1", "partition": 0, "offset": 0, "timestamp": 0}
+    watched.other.append(pa.Table.from_pylist([row], schema=COLUMNS))
+    watched.expected[0, b"other"] = b"1"
     watched.stream()
 
     assert "OPTIMIZE" in [commit["operation"] for commit in history(watched)]

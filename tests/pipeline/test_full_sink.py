@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from siltstone.pipeline.errors import PipelineError
-from siltstone.pipeline.spark.java import find_java
 from tests.support.archives import Archive
 from tests.support.batches import Row, make_batch
 from tests.support.programs import run_to_end
@@ -129,15 +127,10 @@ def test_first_export(disk: TinyDisk, topics: Path) -> None:
     assert place.table() == [MANY, "many"]
 
 
-@pytest.mark.spark
-def test_stream(disk: TinyDisk, topics: Path, tmp_path: Path) -> None:
-    """A stream ends with the sentence, and goes on from its checkpoint when there is room."""
-    try:
-        find_java()
-    except PipelineError as lack:
-        pytest.skip(f"java: {lack}")
+def test_stream(disk: TinyDisk, topics: Path) -> None:
+    """A stream ends with the sentence, and goes on from the table when there is room."""
     place = Place(disk, "parquet", topics)
-    follow = ("--once", "--append", "--checkpoint", str(tmp_path / "c"), "--master", "local[2]")
+    follow = ("--once", "--append", "--engine", "local")
     disk.fill(but=1 << 20)
 
     assert_sentence(place.run("stream", "many", *follow))

@@ -1,7 +1,6 @@
-"""A stream whose processes are killed by the kernel in mid-batch: each offset comes once.
+"""A stream whose processes are killed by the kernel: each offset comes once.
 
 Each kill costs a start of Spark, so a plain run has two; `make stream-kills KILLS=20` has more.
-The tests of the source and of the job have twenty in one session.
 """
 
 import os
@@ -16,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from siltstone.pipeline.errors import PipelineError
-from siltstone.pipeline.jobs.stream import BATCH
 from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
@@ -29,10 +27,10 @@ RECORDS = 100 * (KILLS + 3)
 SECONDS = 120.0
 TOPIC = "killed"
 MOMENTS = (
-    ".table-staging/**/*.parquet",  # the driver writes
-    f"table/{STATE_FILE}",  # the table has it, the checkpoint does not know yet
-    "checkpoint/offsets/[0-9]*",  # a batch is planned
-    f"checkpoint/{BATCH}/_temporary",  # tasks write
+    ".table-staging/job-*/*.parquet",  # tasks write
+    f"table/{STATE_FILE}",  # the table has it
+    ".table-staging",  # the job begins, by now Spark has started
+    ".table-staging/next-*",  # the driver commits
 )
 """When it is killed: as soon as one of these changes."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120 + 60 * KILLS)]
@@ -47,7 +45,7 @@ class Job:
         self.table = ParquetTable(root / "table")
 
     def start(self, most: int) -> subprocess.Popen[bytes]:
-        """Start it; a micro-batch has at most so many records."""
+        """Start it; an increment has at most so many records."""
         command = [
             sys.executable,
             "-m",
@@ -58,8 +56,7 @@ class Job:
             "--append",
         ]
         command += ["--to", f"parquet:{self.table.path}", "--data", str(self._broker.folder)]
-        command += ["--checkpoint", str(self._root / "checkpoint"), "--master", "local[2,2]"]
-        command += ["--option", f"maxOffsetsPerTrigger={most}"]
+        command += ["--master", "local[2,2]", "--option", f"maxOffsetsPerTrigger={most}"]
         with (self._root / "job.log").open("ab") as log:
             return subprocess.Popen(
                 command,
@@ -116,7 +113,7 @@ def session_of(stat: Path) -> int:
 def test_each_offset_once_whatever_is_killed(
     pipeline_broker: SiltstoneProcess, tmp_path: Path
 ) -> None:
-    """It dies with a batch planned, half written, staged, or just committed; nothing is twice."""
+    """It dies at its start, while tasks write, in a commit, or just after; nothing is twice."""
     try:
         find_java()
     except PipelineError as lack:

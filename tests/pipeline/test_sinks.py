@@ -5,7 +5,6 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from deltalake.schema import Field, PrimitiveType
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import DataScan, FileScanTask, Transaction
-from pyiceberg.types import IntegerType
 
 from siltstone.pipeline import engine
 from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused
-from siltstone.pipeline.jobs import stream as stream_job
 from siltstone.pipeline.jobs.replay import ReplaySpec, replay
-from siltstone.pipeline.jobs.stream import (
-    BatchWriter,
-    Origin,
-    StreamSpec,
-    StreamSummary,
-    check_topic,
-    stream,
-)
 from siltstone.pipeline.sinks import iceberg, parquet, staging
 from siltstone.pipeline.sinks.staging import (
     Conflict,
@@ -46,7 +34,6 @@ from siltstone.pipeline.sinks.staging import (
 from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from tests.support import lakes
-from tests.support.keyed_log import KeyedLog
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
 LOG_ENTRY = "create_write_transaction"
@@ -425,179 +412,6 @@ def test_readers_of_parquet_see_one_state(tmp_path: Path) -> None:
         seen.add(tuple(Path(path).name for path in sink.files()))
 
     assert seen == states
-
-
-def test_a_stream_into_the_table_of_another_topic(target: str) -> None:
-    """Its offsets say nothing of this one: rows below them would be taken for known."""
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=Path("c"))
-    check_topic(sink, spec, Origin(topic_id="id"))
-    sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
-
-    check_topic(sink, spec, Origin(topic_id="id"))
-    check_topic(sink, spec, Origin())
-    with pytest.raises(BadOption, match="is of topic t, and the stream of other"):
-        check_topic(sink, replace(spec, topic="other"), Origin())
-    with pytest.raises(BadOption, match="topic t was deleted and made again since"):
-        check_topic(sink, spec, Origin(topic_id="another id"))
-
-
-@pytest.mark.parametrize("upsert", [False, True])
-def test_a_batch_is_taken_in_shares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, upsert: bool
-) -> None:
-    """A task has some of the keys or files in memory, and the table is the same."""
-    target = f"parquet:{tmp_path}/p"
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=upsert)
-    monkeypatch.setattr(stream_job, "_SHARE_BYTES", 300)
-    tasks = []
-
-    class Counting(LocalEngine):
-        def run(self, stage: str, items: Any, work: Any, weigh: Any) -> Any:
-            tasks.append(len(items))
-            return super().run(stage, items, work, weigh)
-
-    with (sink := open_table(target)).held():
-        writer = BatchWriter(sink, spec, StreamSummary(), Counting(1), Origin())
-        writer.write(batch_of(spec, *range(60)), 0)  # type: ignore[arg-type]
-
-    assert tasks[0] > 2
-    assert sorted(offsets(sink)) == [*range(60)]
-
-
-def test_a_stream_puts_small_files_together(tmp_path: Path) -> None:
-    """Delta's own OPTIMIZE does, with the state in its commit; pyiceberg has no such call."""
-    target = f"delta:{tmp_path}/d"
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=False)
-    with (sink := open_table(target)).held():
-        writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin("c", "id"))
-        for number in range(22):
-            writer.write(batch_of(spec, number), number)  # type: ignore[arg-type]
-
-    assert len(sink.files()) < 5
-    assert offsets(sink) == [*range(22)]
-    held = DeltaTable(f"{tmp_path}/d").history(30)
-    assert [each["operation"] for each in held].count("OPTIMIZE") == 1
-    assert all("siltstone.state" in each for each in held)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("upsert", [False, True])
-def test_batches_of_a_stream(target: str, tmp_path: Path, upsert: bool) -> None:
-    """Each offset counts once; also a first batch without rows leaves a table to go on from."""
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c", upsert=upsert)
-    with sink.held():
-        writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin("c", "id"))
-
-        def write(number: int, *offsets: int) -> None:
-            values = {
-                "key": [b"k%d" % (at % 2) for at in offsets],
-                "value": [b"v%d" % at for at in offsets],
-                "partition": [0] * len(offsets),
-                "offset": offsets,
-                "timestamp": [0] * len(offsets),
-            }
-            writer.write(lakes.Batch(pa.table(values, schema=spec.schema)), number)  # type: ignore[arg-type]
-
-        write(0)
-        write(1, 0, 1, 2)
-        write(1, 0, 1, 2)
-        write(2, 3)
-
-    assert offsets(sink) == ([2, 3] if upsert else [0, 1, 2, 3])
-    held = sink.state()
-    assert held is not None
-    assert held.offsets == {0: 4}
-
-
-def test_a_checkpoint_that_is_further_than_its_table(target: str, tmp_path: Path) -> None:
-    """The second batch finds no table: what the first one wrote was taken away."""
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin())
-    with sink.held(), pytest.raises(Refused, match="/c has: the table was taken away"):
-        writer.write(lakes.Batch(spec.schema.empty_table()), 1)  # type: ignore[arg-type]
-
-
-def batch_of(spec: StreamSpec, *offsets: int) -> lakes.Batch:
-    """Return rows of partition 0, each of a key of its own."""
-    named = [
-        {"key": b"k%d" % at, "value": b"v", "partition": 0, "offset": at, "timestamp": 0}
-        for at in offsets
-    ]
-    return lakes.Batch(pa.Table.from_pylist(named, schema=spec.schema))
-
-
-def test_a_checkpoint_that_is_further_than_a_restored_table(tmp_path: Path) -> None:
-    """The records between would be in no batch, so the stream does not go on."""
-    target = f"delta:{tmp_path}/d"
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin())
-    noted = tmp_path / "c/offsets"
-    noted.mkdir(parents=True)
-    for number, end in enumerate((2, 5, 6)):
-        facts = {"t": {"0": end, "topicId": "x"}}
-        (noted / str(number)).write_text("v1\n{}\n" + json.dumps(facts))
-        if number < 2:  # the last record of each is a marker, which is no row
-            batch = batch_of(spec, *range((0, 2)[number], end - 1))
-            writer.write(batch, number)  # type: ignore[arg-type]
-    DeltaTable(f"{tmp_path}/d").restore(0)
-
-    with pytest.raises(Refused, match="to offset 2, and this batch begins at 5: an earlier"):
-        writer.write(batch_of(spec, 5), 2)  # type: ignore[arg-type]
-
-    assert offsets(open_table(target)) == [0]
-
-
-def test_a_new_checkpoint_that_begins_late(target: str, tmp_path: Path) -> None:
-    """The offsets in the state would stand for records that nobody has read."""
-    KeyedLog(tmp_path / "log").write(5)
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    sink.commit(replace(state("a", 2), topic_id=""), spec.schema, [], replaces=True)
-    no_session: Any = None
-
-    with pytest.raises(BadOption, match="leave startingOffsets out, which reads from the start"):
-        stream(no_session, {"archive": f"{tmp_path}/log", "startingOffsets": "latest"}, spec)
-
-
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_stream_whose_table_becomes_another(tmp_path: Path, kind: str) -> None:
-    """Each batch looks whether the table is still of its topic, and has its columns."""
-    target = kind.format(tmp_path)
-    spec = StreamSpec(topic="t", target=target, checkpoint=tmp_path / "c")
-    sink, other = open_table(target), open_table(target)
-    writer = BatchWriter(sink, spec, StreamSummary(), LocalEngine(1), Origin(topic_id="id"))
-    with sink.held():
-        writer.write(batch_of(spec, 0), 0)  # type: ignore[arg-type]
-        other.commit(replace(state("b", 9), topic="u"), spec.schema, [], replaces=False)
-        with pytest.raises(BadOption, match="is of topic u, and the stream of t"):
-            writer.write(batch_of(spec, 1), 1)  # type: ignore[arg-type]
-
-        other.commit(state("c", 1), spec.schema, [], replaces=False)
-        if kind.startswith("delta"):
-            DeltaTable(f"{tmp_path}/d").alter.add_columns([Field("more", PrimitiveType("integer"))])
-        else:
-            with lakes.iceberg_table(target) as table, table.update_schema() as update:
-                update.add_column("more", IntegerType())
-        with pytest.raises(BadOption, match=r"has other columns \(more int32\)"):
-            writer.write(batch_of(spec, 1), 1)  # type: ignore[arg-type]
-
-    assert open_table(target).state() == state("c", 1)
-
-
-@pytest.mark.parametrize("scope", ["record", "topic", "export"])
-def test_a_stream_into_a_table_of_other_rows(target: str, scope: str) -> None:
-    """A merge by partition and key is right only beside rows that were kept in the same way."""
-    sink = open_table(target)
-    spec = StreamSpec(topic="t", target=target, checkpoint=Path("c"))
-    held = replace(state("a", 2), key_scope=scope)
-    sink.commit(held, SCHEMA, stage(sink, rows(0, 1)), replaces=True)
-
-    with pytest.raises(BadOption, match="this stream keeps the last row of each key"):
-        check_topic(sink, spec, Origin(topic_id="id"))
 
 
 @pytest.mark.parametrize(

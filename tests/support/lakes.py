@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 from pyiceberg.expressions import And, BooleanExpression, EqualTo, Or
@@ -57,27 +56,6 @@ def read(target: str) -> pa.Table | None:
         with iceberg_table(target) as table:
             return table.scan().to_arrow()
     return ds.dataset(files).to_table()
-
-
-class Batch:
-    """The part of Spark's DataFrame that a stream uses: it is written as Parquet."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self.write = self
-
-    def select(self, columns: list[str]) -> "Batch":
-        """Return the batch with these columns."""
-        return Batch(self._rows.select(columns))
-
-    def mode(self, _: str) -> "Batch":
-        """Return the batch: its folder is new."""
-        return self
-
-    def parquet(self, folder: str) -> None:
-        """Write the rows."""
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        pq.write_table(self._rows, Path(folder) / "part-0.parquet")
 
 
 class OtherWriter:
