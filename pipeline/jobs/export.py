@@ -33,7 +33,7 @@ from siltstone.pipeline.sinks.staging import (
     row_groups,
 )
 from siltstone.pipeline.sinks.state import TableState, described
-from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.sinks.table import NewSink, open_new
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 JSON_TYPES: Final = {
@@ -92,7 +92,7 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     """
     began = engine.clock.monotonic()
     check_names(spec.columns)
-    sink = open_table(spec.target)
+    sink = open_new(spec.target)
     read = committed(options)
     with sink.held():
         _check(sink, spec)
@@ -121,9 +121,12 @@ def export(engine: Engine, options: Mapping[str, str], spec: ExportSpec) -> Expo
     )
 
 
-def _check(sink: TableSink, spec: ExportSpec) -> None:
+def _check(sink: NewSink, spec: ExportSpec) -> None:
     if sink.files() and spec.mode == "error":
-        raise BadOption(f"{sink.place} has data already; take --mode append or --mode overwrite")
+        raise BadOption(
+            f"{sink.place} has data already; take --mode append or --mode overwrite, or a new "
+            "place for Parquet files in a store"
+        )
     sink.check(spec.schema, keeps=spec.mode == "append", takes_over=spec.mode != "error")
 
 

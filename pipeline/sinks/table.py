@@ -9,9 +9,12 @@ if TYPE_CHECKING:
     from siltstone.pipeline.sinks.delta import DeltaSink
     from siltstone.pipeline.sinks.iceberg import IcebergSink
     from siltstone.pipeline.sinks.parquet import ParquetTable
+    from siltstone.pipeline.sinks.stored import StoredFolder
 
 TableSink: TypeAlias = "ParquetTable | DeltaSink | IcebergSink"
 """A table of files that is changed by one commit."""
+NewSink: TypeAlias = "TableSink | StoredFolder"
+"""The target of an export, which may be new."""
 
 
 def open_table(target: str) -> TableSink:
@@ -21,9 +24,7 @@ def open_table(target: str) -> TableSink:
         BadOption: The kind of table does not exist.
         Refused: The place cannot have such a table.
     """
-    kind, colon, place = target.partition(":")
-    if not colon or place.startswith("//"):
-        kind, place = "parquet", target
+    kind, place = _kind_of(target)
     if not place:
         raise BadOption(f"--to {target} names no place; write for example parquet:/data/users")
     if kind == "parquet":
@@ -42,6 +43,26 @@ def open_table(target: str) -> TableSink:
     if kind == "iceberg":
         return _iceberg(target, place)
     raise BadOption(f"--to {target}: {kind} is not parquet, delta or iceberg")
+
+
+def open_new(target: str) -> NewSink:
+    """Return the sink of an export, which may be a new folder of Parquet files in a store.
+
+    Raises:
+        BadOption: The kind of table does not exist.
+        Refused: The place cannot have such a table.
+    """
+    kind, place = _kind_of(target)
+    if kind == "parquet" and "://" in place:
+        from siltstone.pipeline.sinks.stored import StoredFolder  # noqa: PLC0415  # as above
+
+        return StoredFolder(place)
+    return open_table(target)
+
+
+def _kind_of(target: str) -> tuple[str, str]:
+    kind, colon, place = target.partition(":")
+    return ("parquet", target) if not colon or place.startswith("//") else (kind, place)
 
 
 def _iceberg(target: str, place: str) -> "IcebergSink":

@@ -5,14 +5,21 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
+from pyarrow import fs
 from pyiceberg.catalog import load_catalog
 
-from siltstone.pipeline.sinks.staging import write_tables
-from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.engine import LocalEngine
+from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.jobs.export import COLUMNS, ExportSpec, export
+from siltstone.pipeline.sinks.staging import SinkFailed, write_tables
+from siltstone.pipeline.sinks.stored import StoredFolder
+from siltstone.pipeline.sinks.table import open_new
 from tests.support.broker import SiltstoneProcess
 from tests.support.keyed_log import KeyedLog
 from tests.support.object_store import ACCESS, BUCKET, catalogue_variables
@@ -94,13 +101,14 @@ def test_snapshots(place: Place, tmp_path: Path, kind: str) -> None:
         place.log.write(100)
 
 
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
 def test_executors_get_the_store(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """A folder of a store is sent to other processes, as a task is."""
     for name, value in place.access.items():
         monkeypatch.setenv(name, value)
-    folder = open_table(f"delta:s3://{BUCKET}/{tmp_path.name}").folder
+    folder = open_new(f"{kind}:s3://{BUCKET}/{tmp_path.name}").folder
     rows = pa.table({"offset": [1, 2]})
 
     sent = pickle.loads(pickle.dumps(folder))
@@ -121,6 +129,102 @@ def test_an_export(place: Place, tmp_path: Path) -> None:
     assert place.run("export", target, "--mode", "append").returncode == 0
     table = DeltaTable(target.removeprefix("delta:"), storage_options=place.access)
     assert table.to_pyarrow_table().num_rows == 1600
+
+
+def test_an_export_of_parquet_files(place: Place, tmp_path: Path) -> None:
+    """A new place gets the files and then the state; one with files stays as it is."""
+    target = f"parquet:s3://{BUCKET}/{tmp_path.name}"
+    done = place.run("export", target, "--file-bytes", "16k")
+    assert done.returncode == 0, done.stderr
+    files = fs.S3FileSystem(
+        endpoint_override=place.access["AWS_ENDPOINT_URL"],
+        access_key="somebody",
+        secret_key="a secret",  # as moto takes any
+        region="us-east-1",
+    )
+    selector = fs.FileSelector(f"{BUCKET}/{tmp_path.name}", recursive=True)
+    before = sorted(each.base_name for each in files.get_file_info(selector))
+    for mode in ("error", "append", "overwrite"):
+        refused = place.run("export", target, "--mode", mode)
+
+        (said,) = [line for line in refused.stderr.splitlines() if line.startswith("pipeline: ")]
+        assert refused.returncode in {1, 2}
+        assert ("has data already" if mode == "error" else "by one step") in said
+
+    assert sorted(each.base_name for each in files.get_file_info(selector)) == before
+    assert before[0] == "_siltstone.json"
+    found = ds.dataset(selector.base_dir, filesystem=files).to_table()
+    rows = sorted((row["partition"], row["offset"]) for row in found.to_pylist())
+    assert rows == [(at, offset) for at, end in place.log.ends().items() for offset in range(end)]
+
+
+def test_two_exports_to_a_place(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The later one ends in a sentence, and leaves only the files of the first."""
+    for name, value in place.access.items():
+        monkeypatch.setenv(name, value)
+    target = f"s3://{BUCKET}/{tmp_path.name}"
+    first, second = (ExportSpec(target=f"parquet:{target}") for _ in range(2))
+    read = {"subscribe": "t", "archive": str(place.log.root)}
+    run = LocalEngine.run
+
+    def overtaken(*arguments: Any) -> Any:
+        found = run(*arguments)
+        monkeypatch.setattr(LocalEngine, "run", run)
+        export(LocalEngine(1), read, first)
+        return found
+
+    monkeypatch.setattr(LocalEngine, "run", overtaken)
+    with pytest.raises(BadOption, match="has data already"):
+        export(LocalEngine(1), read, second)
+
+    files, path = fs.FileSystem.from_uri(target)
+    assert ds.dataset(path, filesystem=files).count_rows() == 800
+
+
+def test_an_export_that_fails_in_its_commit(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No file is left, and the next one finds the place new."""
+    for name, value in place.access.items():
+        monkeypatch.setenv(name, value)
+    target = f"s3://{BUCKET}/{tmp_path.name}"
+    spec = ExportSpec(target=f"parquet:{target}", file_bytes=16 << 10)
+    read = {"subscribe": "t", "archive": str(place.log.root)}
+    move = StoredFolder._move
+    moved: list[str] = []
+
+    def fails(sink: StoredFolder, name: str) -> None:
+        moved.append(name)
+        if len(moved) == 2:
+            raise OSError("the store is gone")
+        move(sink, name)
+
+    monkeypatch.setattr(StoredFolder, "_move", fails)
+    with pytest.raises(SinkFailed, match=r"cannot be written \(the store is gone\)"):
+        export(LocalEngine(1), read, spec)
+
+    files, path = fs.FileSystem.from_uri(target)
+    selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
+    assert [each.path for each in files.get_file_info(selector)] == []
+    monkeypatch.setattr(StoredFolder, "_move", move)
+    assert export(LocalEngine(1), read, spec).rows == 800
+
+
+def test_an_export_of_nothing(
+    tmp_path: Path, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a file without rows, with the columns."""
+    place = Place(tmp_path, endpoint, tmp_path.name)
+    for name, value in place.access.items():
+        monkeypatch.setenv(name, value)
+    target = f"s3://{BUCKET}/{tmp_path.name}"
+    read = {"subscribe": "t", "archive": str(place.log.root)}
+    export(LocalEngine(1), read, ExportSpec(target=target))
+
+    files, path = fs.FileSystem.from_uri(target)
+    assert ds.dataset(path, filesystem=files).schema.names == list(COLUMNS)
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -150,13 +254,14 @@ def test_a_replay(
 @pytest.mark.parametrize(
     ("target", "why"),
     [
+        ("parquet:s3://nowhere/users", "Bucket 'nowhere' not found"),
         ("delta:s3://nowhere/users", "the table s3://nowhere/users cannot be opened (Kernel error"),
         ("iceberg:nobody.sales.users", "pyiceberg has no catalogue nobody ("),
     ],
 )
 def test_what_is_not_reached(place: Place, target: str, why: str) -> None:
     """A bucket or a catalogue that is not known is named in one sentence."""
-    done = place.run("snapshot", target)
+    done = place.run("export", target)
 
     (said,) = [line for line in done.stderr.splitlines() if line.startswith("pipeline: ")]
     assert done.returncode in {1, 2}
