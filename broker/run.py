@@ -63,10 +63,11 @@ async def _serve(layers: Layers, trial: Trial, ready_file: ReadyFile | None) -> 
         if fault is not None:
             raise StartError(fault)
         await broker.start()
-        manager.ready(_SERVING)
-        tasks.start(_reload_on(hang_up, broker, manager), "reloads")
-        if ready_file is not None:
-            tasks.start(_tell_ready(ready_file, broker, stop), "ready file")
+        if not stop.is_set():
+            manager.ready(_SERVING)
+            tasks.start(_reload_on(hang_up, broker, manager), "reloads")
+            if ready_file is not None:
+                tasks.start(_tell_ready(ready_file, broker, stop), "ready file")
         await stop.wait()
     finally:
         manager.stopping()

@@ -71,6 +71,7 @@ from siltstone.storage import files
 from siltstone.storage.clock import Clock, ShiftedClock, give_way
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.log.recovery import LoadStopped
 from siltstone.storage.manager import LogManager
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class Broker:
         return None if self.certificates is None else self.certificates.handshakes.get(name)
 
     async def start(self) -> None:
-        """Return when clients are served.
+        """Return when clients are served, or soon after ``stop`` was set meanwhile.
 
         Raises:
             StartError: A port, a folder or a file prevents the start.
@@ -267,10 +268,13 @@ class Broker:
             # During a long recovery the HTTP port answers that the broker is alive and not ready
             # yet.
             await self._http.start()
-            await self._io.run(self.logs.load)
+            await self._io.run(self.logs.load, self._stop.is_set)
             await self._open_topics()
             await self._cleaning.load()
             await self._moves.resume()
+        except LoadStopped:
+            _logger.warning("stopping before all logs are open: the next start recovers them")
+            return
         except LogDirError as error:
             raise StartError(str(error)) from error
         except OSError as error:
@@ -289,6 +293,8 @@ class Broker:
             with suppress(TimeoutError):
                 groups = self.coordinators.get().groups
                 await asyncio.wait_for(groups.loaded.wait(), _JOURNAL_SECONDS)
+        if self._stop.is_set():
+            return
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         for listener in self.listeners:
@@ -401,7 +407,7 @@ class Broker:
         self._sending.close()
         self._io.close()
         self._security.close()
-        if self._is_started:
+        if self._is_started or self._stop.is_set():
             _logger.info("stopped clean=%s", clean)
         return clean
 
@@ -463,6 +469,8 @@ class Broker:
         fault = await self._readiness.find_fault()
         if fault is not None:
             _logger.error("not ready reason=%s", fault)
+            return
+        if self._stop.is_set():
             return
         _logger.info(
             "ready version=%s topics=%d partitions=%d seconds=%.2f",

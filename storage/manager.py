@@ -31,7 +31,12 @@ from siltstone.storage.log.dropped_segments import RETRY_MS
 from siltstone.storage.log.frozen import NameGate
 from siltstone.storage.log.loading import SetAside, load_folders, set_aside
 from siltstone.storage.log.log import Log
-from siltstone.storage.log.recovery import LoadedPartition, PartitionFolder, create_partition
+from siltstone.storage.log.recovery import (
+    LoadedPartition,
+    PartitionFolder,
+    create_partition,
+    never,
+)
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.moving.future_logs import FutureLogs
 from siltstone.storage.producers.entry import ProducerCount
@@ -122,11 +127,12 @@ class LogManager:
         self.services.appends.look = self._look
         self.background.start()
 
-    def load(self) -> None:
+    def load(self, is_stopped: Callable[[], bool] = never) -> None:
         """Open every partition in the directories, which are opened first if need be. Blocks.
 
         Raises:
             LogDirError: A directory or a partition cannot be opened; the text says what to do.
+            LoadStopped: ``is_stopped`` said so meanwhile; no directory gets a mark of a clean stop.
         """
         started = self._clock.monotonic()
         if not self.directories:
@@ -153,6 +159,7 @@ class LogManager:
             folders,
             width=self._server.num_recovery_threads_per_data_dir,
             now_ms=self._clock.now_ms(),
+            is_stopped=is_stopped,
         ):
             self._take(loaded)
         opening.forget_failed_fsyncs(self.directories)

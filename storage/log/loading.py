@@ -2,7 +2,7 @@
 
 import errno
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -37,7 +37,11 @@ class SetAside:
 
 
 def load_folders(
-    folders: Sequence[recovery.PartitionFolder], *, width: int, now_ms: int
+    folders: Sequence[recovery.PartitionFolder],
+    *,
+    width: int,
+    now_ms: int,
+    is_stopped: Callable[[], bool] = recovery.never,
 ) -> list[recovery.LoadedPartition | SetAside]:
     """Open partitions, ``width`` of each directory at a time. Blocks.
 
@@ -49,6 +53,7 @@ def load_folders(
 
     Raises:
         LogDirError: A partition cannot be opened because of an error of the disk.
+        LoadStopped: ``is_stopped``, which the threads ask between two steps, said so.
     """
     queues: dict[Path, list[recovery.PartitionFolder]] = {}
     for folder in folders:
@@ -59,17 +64,17 @@ def load_folders(
         for iterator in [iter(group)] * (1 if group[0].directory.was_clean else width)
     ]
     if len(workers) <= 1:
-        return [loaded for worker in workers for loaded in _load_from(worker, now_ms)]
+        return [loaded for worker in workers for loaded in _load_from(worker, now_ms, is_stopped)]
     with threads.new_pool(len(workers), "recovery") as pool:
-        loads = [pool.submit(_load_from, worker, now_ms) for worker in workers]
+        loads = [pool.submit(_load_from, worker, now_ms, is_stopped) for worker in workers]
         return [loaded for load in loads for loaded in load.result()]
 
 
 def _load_from(
-    folders: Iterator[recovery.PartitionFolder], now_ms: int
+    folders: Iterator[recovery.PartitionFolder], now_ms: int, is_stopped: Callable[[], bool]
 ) -> list[recovery.LoadedPartition | SetAside]:
     """Open partitions from an iterator that several threads share."""
-    return [_load(folder, now_ms) for folder in folders]
+    return [_load(folder, now_ms, is_stopped) for folder in folders]
 
 
 def set_aside(folder: recovery.PartitionFolder, error: Exception) -> SetAside:
@@ -88,9 +93,15 @@ def set_aside(folder: recovery.PartitionFolder, error: Exception) -> SetAside:
     return SetAside(folder, topic_id, reason)
 
 
-def _load(folder: recovery.PartitionFolder, now_ms: int) -> recovery.LoadedPartition | SetAside:
+def _load(
+    folder: recovery.PartitionFolder, now_ms: int, is_stopped: Callable[[], bool]
+) -> recovery.LoadedPartition | SetAside:
+    if is_stopped():
+        raise recovery.LoadStopped
     try:
-        return recovery.load_partition(folder, now_ms)
+        return recovery.load_partition(folder, now_ms, is_stopped)
+    except recovery.LoadStopped:
+        raise
     except OSError as error:
         if isinstance(error, files.FsyncFailed):
             # The next start writes the logs again: its fsync succeeds, even if bytes are lost.

@@ -9,6 +9,7 @@ written to it.
 import logging
 import uuid
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,10 @@ FIRST_EPOCH = 0
 """The leader epoch of a new partition. Nothing raises it: the only replica is never fenced."""
 
 _logger = logging.getLogger(__name__)
+
+
+class LoadStopped(Exception):  # noqa: N818  # no error: a stop has asked for it
+    """The broker was told to stop before all logs were open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +107,22 @@ def create_partition(folder: PartitionFolder, topic_id: uuid.UUID, now_ms: int) 
     )
 
 
-def load_partition(folder: PartitionFolder, now_ms: int) -> LoadedPartition:
+def never() -> bool:
+    """Return false: nobody asks for a stop."""
+    return False
+
+
+def load_partition(
+    folder: PartitionFolder, now_ms: int, is_stopped: Callable[[], bool] = never
+) -> LoadedPartition:
     """Open a partition folder; how much is scanned depends on ``is_clean``. Blocks.
 
     Raises:
         OSError: The folder cannot be read or repaired.
+        LoadStopped: ``is_stopped`` said so before a segment was scanned.
         KafkaError: The folder has bytes that no broker writes. Other exceptions may mean the same.
     """
-    return _Loading(folder, now_ms).run()
+    return _Loading(folder, now_ms, is_stopped).run()
 
 
 @dataclass(slots=True)
@@ -118,6 +131,7 @@ class _Loading:
 
     folder: PartitionFolder
     now_ms: int
+    is_stopped: Callable[[], bool]
     names: list[SegmentName] = field(default_factory=list)
     segments: list[LogSegment] = field(default_factory=list)
     damage: dict[int, str] = field(default_factory=dict)  # keys are indexes of segments
@@ -264,8 +278,13 @@ class _Loading:
                 continue
             segment = self.segments[index]
             _logger.warning("segment is scanned file=%s reason=%r", segment.log_path, damage)
+            self._check_stop()
             producers = self._producers_at(segment.base_offset)
             self._note_cut(segment, segment.recover(producers, self.epochs.note, durably=True))
+
+    def _check_stop(self) -> None:
+        if self.is_stopped():
+            raise LoadStopped
 
     def _scan_unflushed(self) -> None:
         """Scan from the recovery point on; the first damage ends the log."""
@@ -274,6 +293,7 @@ class _Loading:
             return
         producers = self._producers_at(self.segments[first].base_offset)
         for index in range(first, len(self.segments)):
+            self._check_stop()
             segment = self.segments[index]
             drop_rest = partial(self._drop_behind_damage, index + 1)
             bytes_cut = segment.recover(producers, self.epochs.note, drop_rest)

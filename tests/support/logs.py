@@ -2,7 +2,7 @@
 
 import struct
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from siltstone.storage.directory.deletion import DelayedDeletions
 from siltstone.storage.directory.log_directory import LogDirectory
 from siltstone.storage.log.end import Appends
 from siltstone.storage.log.log import Log
-from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition
+from siltstone.storage.log.recovery import PartitionFolder, create_partition, load_partition, never
 from siltstone.storage.log.services import LogServices
 from siltstone.storage.producers.checks import Origin
 from siltstone.storage.segment.open_file import OpenFiles
@@ -150,12 +150,12 @@ class LogFolder:
         self.recovery_point = noted_recovery_point(self.log)
         self.log_start_offset = self.log.log_start_offset
 
-    def reopen(self, *, is_clean: bool = False) -> Log:
+    def reopen(self, *, is_clean: bool = False, is_stopped: Callable[[], bool] = never) -> Log:
         """Open the folder again: after a crash, or after `close` if ``is_clean``."""
         self.services = self._new_services()
         path = self.directory.path
         self.directory = LogDirectory(path, must_rewrite=(path / files.FSYNC_FAILED).exists())
-        loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms())
+        loaded = load_partition(self._folder(is_clean=is_clean), self.clock.now_ms(), is_stopped)
         self.log = Log(loaded, self.services)
         return self.log
 

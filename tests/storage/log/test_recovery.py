@@ -11,7 +11,7 @@ import pytest
 from siltstone.config.topic import TopicConfig
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.storage import files
-from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID
+from siltstone.storage.log.recovery import UNKNOWN_TOPIC_ID, LoadStopped
 from siltstone.storage.producers.snapshot import decode
 from tests.support.batches import TIMESTAMP, make_batch
 from tests.support.faults import Disk, Kill, Killed
@@ -68,6 +68,18 @@ def test_a_start_that_fails_at_damage_ends_the_log_there_the_next_time(
     assert [header.base_offset for header in check_log(log)] == [0]
     assert log.log_end_offset == 1
     check_folder(log)
+
+
+def test_a_stop_ends_the_scan_of_a_log_between_two_segments(folder: LogFolder) -> None:
+    """The rest is as it was: the next start scans all of it again."""
+    before = _files(folder)
+    answers = iter([False, True])
+    with pytest.raises(LoadStopped):
+        folder.reopen(is_stopped=lambda: next(answers))
+
+    assert not list(answers)
+    assert before.keys() <= _files(folder).keys()
+    assert folder.reopen().log_end_offset == 7
 
 
 def test_a_kill_at_a_roll_leaves_no_reserved_room(tmp_path: Path) -> None:
