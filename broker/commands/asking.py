@@ -44,6 +44,15 @@ class NobodyAnswers(CommandFailed):
         return f"{self}; {REMEDY}"
 
 
+class StartsOrStops(NobodyAnswers):
+    """The broker of the settings runs and listens no more, or not yet."""
+
+    @property
+    def advice(self) -> str:
+        """The sentence, and to wait."""
+        return f"{self}; ask again in a moment, and see its log"
+
+
 @dataclass(frozen=True, slots=True)
 class Which:
     """The partitions that a name means: one partition, all of a topic, or all of the broker."""
@@ -130,6 +139,20 @@ def _read_note(directory: Path) -> str | None:
         return None
 
 
+def find_why_refused(layers: Layers, asked: tuple[str, int]) -> NobodyAnswers:
+    """Return why an HTTP port refuses: a broker that has the log directory open may say more."""
+    sentence = nobody_answers(asked)
+    directory = Path(layers.server().log_dirs[0])
+    noted = _read_note(directory)
+    if noted is None:
+        return NobodyAnswers(sentence)
+    if parse_host_port(noted.removeprefix(ENCRYPTED))[1] == asked[1]:
+        return StartsOrStops(
+            f"the broker that has {directory} open starts or stops, and does not listen now"
+        )
+    return NobodyAnswers(f"{sentence}; the broker that has {directory} open listens on {noted}")
+
+
 class Channel:
     """A way to ask the broker that some settings describe."""
 
@@ -189,7 +212,7 @@ class Channel:
                 trust=trust_of(self._layers),
             )
         except ConnectionRefusedError as error:
-            raise NobodyAnswers(self._whom_to_ask(address)) from error
+            raise find_why_refused(self._layers, address) from error
         except ValueError as error:
             raise Refusal(str(error)) from error
         except UnansweredError as error:
@@ -205,11 +228,3 @@ class Channel:
         if answer.status >= 400:
             raise Refusal(answer.sentence)
         return answer
-
-    def _whom_to_ask(self, asked: tuple[str, int]) -> str:
-        """Return a sentence: no broker answers here, but one has the log directory open there."""
-        sentence = nobody_answers(asked)
-        address = _read_note(self._directory)
-        if address is None:
-            return sentence
-        return f"{sentence}; the broker that has {self._directory} open listens on {address}"

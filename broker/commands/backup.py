@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, StartsOrStops
 from siltstone.broker.commands.explain_text import counted, size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import Progress, fail
@@ -61,6 +61,8 @@ def run_backup(options: argparse.Namespace) -> int:
             channel, [Path(each) for each in layers.server().log_dirs], partial, target
         )
         facts = backup.run()
+    except StartsOrStops as error:
+        return fail(error.advice)
     except NobodyAnswers as error:
         return fail(f"{error.advice}; of a broker that does not run, copy the log directories")
     except OSError as error:

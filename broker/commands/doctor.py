@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import Channel, NobodyAnswers, Refusal, StartsOrStops
 from siltstone.broker.commands.explain_text import size
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import find_width, paint, wrap, write_json
@@ -82,6 +82,8 @@ def _ask_broker(layers: Layers) -> tuple[Finding, dict[str, Any] | None]:
     """Return the finding about the broker, and the status that it reports if it runs."""
     try:
         status = json.loads(Channel(layers).get("/v1/status").body)
+    except StartsOrStops as error:
+        return Finding("broker", is_fine=False, sentence=str(error)), None
     except NobodyAnswers as error:
         return Finding("broker", is_fine=True, sentence=f"does not run: {error}"), None
     except (Refusal, ValueError) as error:

@@ -4,8 +4,14 @@ import argparse
 import json
 import sys
 
-from siltstone.broker.commands.asking import NobodyAnswers, find_address, reading_token, trust_of
-from siltstone.broker.commands.http_client import REMEDY, UnansweredError, ask, nobody_answers
+from siltstone.broker.commands.asking import (
+    NobodyAnswers,
+    find_address,
+    find_why_refused,
+    reading_token,
+    trust_of,
+)
+from siltstone.broker.commands.http_client import UnansweredError, ask, nobody_answers
 from siltstone.broker.commands.options import read_settings, seconds
 
 
@@ -29,7 +35,7 @@ def run_health(options: argparse.Namespace) -> int:
     except UnansweredError as error:
         return _tell(options, f"{address[0]}:{address[1]} {error}")
     except ConnectionRefusedError:
-        return _tell(options, f"{nobody_answers(address)}; {REMEDY}")
+        return _tell(options, find_why_refused(layers, address).advice)
     except (OSError, ValueError) as error:
         return _tell(options, f"{nobody_answers(address)}: {error}")
     return _tell(options, answer.sentence, is_ready=answer.status == 200)

@@ -8,7 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from siltstone.broker.commands.asking import TIMEOUT_SECONDS, Channel, NobodyAnswers, Refusal
+from siltstone.broker.commands.asking import (
+    TIMEOUT_SECONDS,
+    Channel,
+    NobodyAnswers,
+    Refusal,
+    StartsOrStops,
+)
 from siltstone.broker.commands.options import read_settings
 from siltstone.broker.commands.terminal import complain, write_json, write_lines
 from siltstone.config.listeners import AUTO, Listener, parse_host_port, reachable
@@ -222,11 +228,29 @@ def run(options: argparse.Namespace, command: Callable[[Broker], int]) -> int:
             wire.ask(_VERSIONS, ApiVersionsRequest())  # a broker that hangs is noticed in time
             wire.wait(_WORK_SECONDS)
             return command(Broker(wire))
-    except (Refused, PipelineError, Refusal) as error:
+    except PipelineError as error:
+        is_ours = isinstance(error.__cause__, ConnectionRefusedError) and (
+            options.bootstrap_server is None
+        )
+        complain((_find_change(layers) if is_ours else None) or str(error))
+    except (Refused, Refusal) as error:
         complain(str(error))
     except NobodyAnswers as error:
         complain(error.advice)
     return 1
+
+
+def _find_change(layers: Layers) -> str | None:
+    """Return a sentence if the broker of these settings starts or stops; None if it does not."""
+    try:
+        Channel(layers).get("/readyz")
+    except StartsOrStops as error:
+        return error.advice
+    except NobodyAnswers:
+        return None
+    except Refusal as error:
+        return f"the broker of these settings is {error}"
+    return None
 
 
 def _check_protocol(listener: Listener, settings: Mapping[str, str]) -> None:

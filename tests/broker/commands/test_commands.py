@@ -14,11 +14,13 @@ import pytest
 
 from siltstone.broker.__main__ import main
 from siltstone.broker.commands.http_client import ask
+from siltstone.broker.http.control.token import note_address
 from siltstone.cleaner.history.history import FILE_NAME
 from siltstone.storage import files
 from siltstone.storage.directory.catalog import FILE_NAME as CATALOG
 from siltstone.storage.directory.catalog import Catalog, CatalogState
 from tests.support.broker import SiltstoneProcess
+from tests.support.holding import held_by_another
 
 NOBODY = ("--set", "http.listener=127.0.0.1:1")
 
@@ -282,6 +284,27 @@ def test_broker_that_has_the_folder_is_found(
         broker.close()
     assert (broker.folder / files.CLEAN_SHUTDOWN).exists()
     assert main(["verify", *settings]) == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["topics"], ["groups"], ["health"], ["explain"], ["pins"], ["doctor"], ["backup", "copy"]],
+    ids=lambda words: words[0],
+)
+def test_a_broker_that_does_not_listen_any_more(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """While it flushes its logs, commands say that it starts or stops, not that none runs."""
+    note_address(tmp_path, "127.0.0.1", 1)
+    settings = [*NOBODY, "--set", f"log.dirs={tmp_path}", "--set", "listeners=PLAINTEXT://:2"]
+
+    with held_by_another(tmp_path):
+        code = main([*words, *settings])
+
+    out = capsys.readouterr()
+    assert f"the broker that has {tmp_path} open starts or stops" in out.err + out.out
+    assert "no broker answers" not in out.err + out.out
+    assert code == (0 if words == ["explain"] else 1)
 
 
 @pytest.mark.timeout(120)

@@ -5,8 +5,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from siltstone.broker.commands.terminal import paint
 from siltstone.storage import files
 from siltstone.storage.directory.catalog import FILE_NAME
 from siltstone.storage.directory.meta_properties import MetaProperties
+from tests.support.holding import held_by_another
 from tests.support.running import running
 
 NOWHERE = "kafka.invalid"  # RFC 6761: such a name never resolves
@@ -214,19 +213,8 @@ def test_a_folder_that_another_broker_has(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Apache Kafka, or a broker that answers elsewhere: a start would be refused."""
-    holds = """if True:
-        import pathlib, sys
-        from siltstone.storage.directory.lock import DirectoryLock
-        DirectoryLock(pathlib.Path(sys.argv[1])).acquire()
-        print("held", flush=True)
-        sys.stdin.read()"""
-    with subprocess.Popen(
-        [sys.executable, "-c", holds, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
+    with held_by_another(tmp_path):
         code, found = consult(capsys, tmp_path, "http.listener=127.0.0.1:1")
-        other.communicate()
 
     assert code == 1
     assert f"another process has {tmp_path} open" in found["broker"]["sentence"]

@@ -1,34 +1,21 @@
 """The lock of a log directory."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from siltstone.storage.directory.lock import DirectoryLock, DirectoryLocked
-
-HOLDER = """
-import fcntl, os, sys
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-fcntl.lockf(fd, fcntl.LOCK_EX)
-print("held", flush=True)
-sys.stdin.read()
-"""
+from tests.support.holding import held_by_another
 
 
 def test_another_process_is_refused_by_name(tmp_path: Path) -> None:
     """A POSIX record lock of any program excludes us, and the message says whose it is."""
-    command = [sys.executable, "-c", HOLDER, str(tmp_path / ".lock")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-
-        with pytest.raises(DirectoryLocked, match=f"locked by process {holder.pid};"):
-            DirectoryLock(tmp_path).acquire()
+    with (
+        held_by_another(tmp_path) as holder,
+        pytest.raises(DirectoryLocked, match=f"locked by process {holder};"),
+    ):
+        DirectoryLock(tmp_path).acquire()
 
 
 def test_second_broker_in_the_process_is_refused(tmp_path: Path) -> None:
