@@ -18,6 +18,7 @@ from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
 from siltstone.broker.groups.timers import Timers
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
@@ -64,6 +65,7 @@ class GroupCoordinator:
             write=self.journal.append,
             max_batch_bytes=self.journal.max_batch_bytes,
             member_bytes=self.member_bytes,
+            unwritten=BoundedLines(clock.monotonic),
         )
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None

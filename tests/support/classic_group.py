@@ -14,6 +14,7 @@ from siltstone.broker.groups.classic.messages import (
 from siltstone.broker.groups.group import GroupState
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.groups.timers import Timers
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator.group_records import read_group
@@ -67,6 +68,7 @@ class GroupInHand:
                 write=self._write,
                 max_batch_bytes=lambda _partition: 1 << 20,
                 member_bytes=self.member_bytes,
+                unwritten=BoundedLines(self.clock.monotonic),
             ),
         )
 

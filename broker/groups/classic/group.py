@@ -38,6 +38,7 @@ from siltstone.broker.groups.member_bytes import (
     size_of_group,
 )
 from siltstone.broker.groups.timers import Timer, Timers
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
@@ -64,6 +65,10 @@ protocols, of which the record has one, and each costs more in memory than there
 NEW_MEMBER_JOIN_MS = 300_000
 """How long the first join of a member may stay parked: it cannot heartbeat before the answer."""
 
+_REST_MS: Final = 1_000
+"""How long a rebalance lasts at least after an assignment that could not be written: members come
+back at once, and a disk that is full stays so."""
+
 # For heartbeats and commits: the look-up of an enum's member in Python 3.11 costs more than the
 # rest.
 _COMPLETING = GroupState.COMPLETING
@@ -78,7 +83,7 @@ class ClassicServices:
     """The objects that all classic groups share.
 
     ``write`` appends rows to a partition of the journal; a batch in it has at most
-    ``max_batch_bytes``.
+    ``max_batch_bytes``. ``unwritten`` bounds the lines about what it refuses.
     """
 
     clock: Clock
@@ -87,6 +92,7 @@ class ClassicServices:
     write: Callable[[int, Sequence[Row]], object]
     max_batch_bytes: Callable[[int], int]
     member_bytes: MemberBytes
+    unwritten: BoundedLines
 
 
 class _Pending(NamedTuple):
@@ -109,9 +115,9 @@ class ClassicGroup:
 
     __slots__ = (
         "_delay_ms", "_is_initial", "_join_timer", "_member_was_added", "_remaining_ms",
-        "_services", "_subscribed_topics", "_sync_timer", "_unsynced", "generation", "group_id",
-        "members", "partition", "pending", "previous_state", "protocol_name", "protocol_type",
-        "state", "state_timestamp",
+        "_rest_timer", "_services", "_subscribed_topics", "_sync_timer", "_unsynced",
+        "generation", "group_id", "members", "partition", "pending", "previous_state",
+        "protocol_name", "protocol_type", "state", "state_timestamp",
     )  # fmt: skip
 
     type = "classic"
@@ -134,6 +140,7 @@ class ClassicGroup:
         self._unsynced: set[str] = set()
         self._join_timer = Timer(services.timers)
         self._sync_timer = Timer(services.timers)
+        self._rest_timer = Timer(services.timers)
         self._is_initial = False
         self._member_was_added = False
         self._delay_ms = self._remaining_ms = 0
@@ -339,7 +346,8 @@ class ClassicGroup:
 
     @property
     def _all_joined(self) -> bool:
-        return not self.pending and self.members.joining_count == len(self.members)
+        is_held = self.pending or self._rest_timer.is_running
+        return not is_held and self.members.joining_count == len(self.members)
 
     def _complete_join_if_all_are_there(self) -> None:
         """End the join phase if all have joined; if the group was empty, only time ends it."""
@@ -362,6 +370,7 @@ class ClassicGroup:
     def _complete_join(self) -> None:
         """Begin the next generation with members that joined, and with all static ones."""
         self._join_timer.cancel()
+        self._rest_timer.cancel()
         self._member_was_added = False
         for member in self.members:
             if member.join_reply is None and member.instance_id is None:
@@ -395,7 +404,7 @@ class ClassicGroup:
         except KafkaError as error:
             # The members are removed even if the write failed: after a restart their sessions end
             # again.
-            _logger.warning("empty group not written group=%s reason=%s", self.group_id, error)
+            self._tell_unwritten("empty group", error)
 
     # Syncing
 
@@ -437,11 +446,12 @@ class ClassicGroup:
             assignments = {member_id: bytes(octets) for member_id, octets in asked.items()}
             self._write(self._metadata(assignments))
         except KafkaError as error:
-            _logger.warning("assignment not written group=%s reason=%s", self.group_id, error)
+            self._tell_unwritten("assignment", error)
             code = error.code
             if isinstance(error, CoordinatorLoadInProgress):  # not an answer to SyncGroup in Java
                 code = CoordinatorNotAvailable.code
             self._refuse_syncs(code)
+            self._rest_timer.start(_REST_MS, self._end_rest)
             self.rebalance()
             return
         self._transition(GroupState.STABLE)
@@ -449,6 +459,21 @@ class ClassicGroup:
             self.members.assign(member, assignments[member.member_id])
             if members.answer_sync(member, self._synced(member)):
                 member.start_session()
+
+    def _end_rest(self) -> None:
+        if self.state is GroupState.PREPARING:
+            self._complete_join_if_all_are_there()
+
+    def _tell_unwritten(self, what: str, error: KafkaError) -> None:
+        lines = self._services.unwritten
+        if lines.takes():
+            _logger.warning(
+                "%s not written group=%s others=%d reason=%s",
+                what,
+                self.group_id,
+                lines.others(),
+                error,
+            )
 
     def _synced(self, member: members.Member) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)
@@ -729,7 +754,7 @@ class ClassicGroup:
     def close(self, error: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         """End the group: requests that wait get the error, and no timer fires again."""
         given = [each.timer for each in self.pending.values()]
-        for timer in (self._join_timer, self._sync_timer, *given):
+        for timer in (self._join_timer, self._sync_timer, self._rest_timer, *given):
             timer.cancel()
         self.pending.clear()
         for member in self.members:

@@ -7,6 +7,7 @@ import pytest
 
 from siltstone.broker.groups.classic.group import NEW_MEMBER_JOIN_MS
 from siltstone.broker.groups.group import GroupState
+from siltstone.broker.process.bounded_lines import MAX_PER_SECOND
 from siltstone.protocol.errors import ErrorCode, NotCoordinator
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataValue, OffsetCommitValue
 from tests.support.classic_group import REBALANCE_MS, SESSION_MS, GroupInHand
@@ -160,6 +161,35 @@ def test_an_assignment_that_can_not_be_written_is_nobodys() -> None:
     assert [each.error for each in (*parked, *own)] == [ErrorCode.not_coordinator] * 2
     assert hand.state() is GroupState.PREPARING
     assert set(hand.group.members.assignments.values()) == {b""}
+
+
+def test_the_rebalance_after_such_an_assignment_takes_a_second() -> None:
+    """Some clients come back at once: a broker went round thousands of times a second."""
+    hand = GroupInHand()
+    leader, follower = hand.gather(2)
+    hand.sync(follower)
+    hand.refusal = NotCoordinator()
+    hand.sync(leader, {leader: b"L", follower: b"F"})
+    again = [hand.join(leader), hand.join(follower)]
+
+    hand.advance(999)
+    assert all(asked.is_parked for asked in again)
+    hand.advance(1)
+    assert [asked.answer.error for asked in again] == [ErrorCode.none] * 2
+    assert hand.state() is GroupState.COMPLETING
+
+
+def test_lines_about_a_journal_that_fails_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    """They are written just while a disk is full."""
+    hand = GroupInHand(group_initial_rebalance_delay_ms=0)
+    hand.refusal = NotCoordinator()
+    for _ in range(30):
+        member, asked = hand.enter()
+        hand.advance(0)
+        assert not asked.is_parked
+        hand.group.leave([(member, None)])
+
+    assert sum("empty group not written" in each for each in caplog.messages) == MAX_PER_SECOND
 
 
 def test_a_new_member_makes_the_others_join_again() -> None:
