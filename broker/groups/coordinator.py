@@ -58,6 +58,7 @@ class GroupCoordinator:
         self.offsets = Offsets(self.journal.append, self._find_room, topics.retired)
         self.timers = Timers(clock, self._wake_at)
         self.member_bytes = MemberBytes.of(settings.limits)
+        self.unwritten = BoundedLines(clock.monotonic)
         self.classic_services = ClassicServices(
             clock=clock,
             timers=self.timers,
@@ -65,7 +66,7 @@ class GroupCoordinator:
             write=self.journal.append,
             max_batch_bytes=self.journal.max_batch_bytes,
             member_bytes=self.member_bytes,
-            unwritten=BoundedLines(clock.monotonic),
+            unwritten=self.unwritten,
         )
         self.loaded = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None

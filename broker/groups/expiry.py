@@ -33,7 +33,8 @@ def expire(owner: GroupCoordinator) -> Iterator[None]:
             if group is not None:
                 groups += expire_group(owner, group)
         except KafkaError as error:
-            _logger.warning("offsets not expired group=%s reason=%s", group_id, error)
+            line = "offsets not expired group=%s reason=%s"
+            owner.unwritten.warn(_logger, line, group_id, error)
         yield
     count = owner.offsets.expired_count - before
     if count or groups:
@@ -134,6 +135,7 @@ class DeletedTopics:
                         offsets.delete_old(group_id, group.partition, names)
                 except KafkaError as error:
                     is_whole = False
-                    _logger.warning("offsets not deleted group=%s reason=%s", group_id, error)
+                    line = "offsets not deleted group=%s reason=%s"
+                    self._owner.unwritten.warn(_logger, line, group_id, error)
                 await share.rest()
         return is_whole

@@ -1,5 +1,6 @@
 """Limits the log lines of one kind in a second, so that strangers cannot fill a disk."""
 
+import logging
 import math
 from collections.abc import Callable
 from typing import Final
@@ -28,6 +29,12 @@ class BoundedLines:
             return False
         self._lines += 1
         return True
+
+    def warn(self, logger: logging.Logger, line: str, *facts: object) -> None:
+        """Log a warning with the number of lines that were left out before it, or leave it out."""
+        if self.takes():
+            whole = f"{line} others=%d"
+            logger.warning(whole, *facts, self.others())
 
     def others(self) -> int:
         """Return how many lines were left out since the last one."""

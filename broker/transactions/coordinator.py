@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
@@ -69,6 +70,7 @@ class TransactionCoordinator:
         self._states = TransactionStates(journal, features, settings.limits)
         self._tasks = Tasks()
         self._slow: set[str] = set()
+        self._unwritten = BoundedLines(clock.monotonic)
 
     def __len__(self) -> int:
         return len(self._states.all)
@@ -293,11 +295,8 @@ class TransactionCoordinator:
             )
             self._states.write(transactional_id, fenced)
         except KafkaError as error:
-            _logger.warning(
-                "transaction is not aborted yet transactional_id=%r reason=%s",
-                transactional_id,
-                error,
-            )
+            line = "transaction is not aborted yet transactional_id=%r reason=%s"
+            self._unwritten.warn(_logger, line, transactional_id, error)
             return
         self.ended[how] += 1
         self._complete(transactional_id)
@@ -326,11 +325,8 @@ class TransactionCoordinator:
                 self._states.remove(transactional_id)
                 self.markers.forget(transactional_id)
             except KafkaError as error:
-                _logger.warning(
-                    "transactional id is not removed yet transactional_id=%r reason=%s",
-                    transactional_id,
-                    error,
-                )
+                line = "transactional id is not removed yet transactional_id=%r reason=%s"
+                self._unwritten.warn(_logger, line, transactional_id, error)
 
     async def load(self) -> None:
         """Read the journal back and complete the transactions that were decided."""
@@ -399,11 +395,8 @@ class TransactionCoordinator:
             self._slow.discard(transactional_id)
 
     def _say_unsettled(self, transactional_id: str, error: KafkaError) -> None:
-        _logger.warning(
-            "transaction is decided and not completed yet transactional_id=%r reason=%s",
-            transactional_id,
-            error,
-        )
+        line = "transaction is decided and not completed yet transactional_id=%r reason=%s"
+        self._unwritten.warn(_logger, line, transactional_id, error)
 
 
 def _outcome(transaction: Transaction) -> Outcome:

@@ -465,15 +465,8 @@ class ClassicGroup:
             self._complete_join_if_all_are_there()
 
     def _tell_unwritten(self, what: str, error: KafkaError) -> None:
-        lines = self._services.unwritten
-        if lines.takes():
-            _logger.warning(
-                "%s not written group=%s others=%d reason=%s",
-                what,
-                self.group_id,
-                lines.others(),
-                error,
-            )
+        line = "%s not written group=%s reason=%s"
+        self._services.unwritten.warn(_logger, line, what, self.group_id, error)
 
     def _synced(self, member: members.Member) -> SyncResult:
         return SyncResult(ErrorCode.none, self.protocol_type, self.protocol_name, member.assignment)

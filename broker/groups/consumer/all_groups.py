@@ -423,7 +423,8 @@ class ConsumerGroups:
         try:
             self.remove(group, (member,))
         except KafkaError as error:
-            _logger.warning("member not fenced group=%s reason=%s", group.group_id, error)
+            line = "member not fenced group=%s reason=%s"
+            self.coordinator.unwritten.warn(_logger, line, group.group_id, error)
             group.deadlines.start(member_id, deadline, _RETRY_MS)
 
     def become_classic(
