@@ -263,7 +263,7 @@ messages: setup jars
 	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-4.4.0/kafka-$(jar)-[0-9]*.jar))
 
 # Who asks for it wants to know what is missing: a skip is a failure, as in CI.
-image-check: setup
+image-check: setup schemas $(if $(shell command -v promtool),,prometheus)
 	@CI=true $(BIN)/python -m pytest tests/docker $(ARGS)
 
 jars:

@@ -26,7 +26,7 @@ import hatch_build
 from siltstone import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"
@@ -290,12 +290,17 @@ def _run(command: Sequence[str], folder: Path, **environment: str) -> str:
     """
     done = subprocess.run(  # noqa: S603 - our own commands
         command, cwd=folder, capture_output=True, text=True, check=False,
-        env={**os.environ, **environment},
+        env={**_without_make(os.environ), **environment},
     )  # fmt: skip
     if done.returncode:
         end = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
         raise FailedError(f"{' '.join(map(str, command[:4]))} … failed in {folder}:\n{end}")
     return done.stdout
+
+
+def _without_make(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without what a make passes on: its ARGS are for this program."""
+    return {name: value for name, value in environment.items() if not name.startswith("MAKE")}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -83,3 +83,14 @@ def test_the_page_says_what_is_not_tried() -> None:
     )
 
     assert tuple(line.removeprefix("* ") for line in section.splitlines()) == release.UNTRIED
+
+
+def test_a_stage_is_not_given_the_arguments_of_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make release-check ARGS=…` has them in MAKEFLAGS, which a make of a stage would obey."""
+    monkeypatch.setenv("MAKEFLAGS", " -- ARGS=--stages\\ image")
+    monkeypatch.setenv("MAKELEVEL", "1")
+
+    told = release._run(["env"], ROOT, CC="zig")
+
+    assert "MAKE" not in told
+    assert "\nCC=zig\n" in f"\n{told}"
