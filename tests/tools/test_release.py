@@ -94,3 +94,11 @@ def test_a_stage_is_not_given_the_arguments_of_the_check(monkeypatch: pytest.Mon
 
     assert "MAKE" not in told
     assert "\nCC=zig\n" in f"\n{told}"
+
+
+def test_a_wheel_is_tried_with_what_the_example_says() -> None:
+    """The clients and tools of its README, and the wheel in the place of the clone."""
+    page = (ROOT / "examples" / "testing" / "README.md").read_text(encoding="utf-8")
+    (told,) = re.findall(r"^\$ pip install \.\./\.\. (.*)$", page, re.MULTILINE)
+
+    assert f"\npip install {told}\n" in release._TRY
