@@ -29,7 +29,7 @@ class CorruptSegment(Exception):  # noqa: N818  # says what is, as CorruptMessag
 
 
 class UnopenedBatch(CorruptSegment):
-    """A batch unfolds to more bytes than the limit for opened batches.
+    """A batch, or a record of it, unfolds to more bytes than its limit.
 
     The log stays as it is. The keys of the batch are not known, so it is not known whether its
     records replace other records, or whether later tombstones delete its records.

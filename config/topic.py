@@ -11,6 +11,8 @@ from siltstone.config import keys
 FOREVER = (1 << 63) - 1
 DAY_MS = 86_400_000
 KAFKA_SEGMENT_FLOOR = 1 << 20
+NO_LIMIT = (1 << 31) - 9
+"""The largest array of Java's, which no record is larger than."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,11 @@ class TopicConfig:
         "A record of a compacted topic is cleaned no later than this after it was written; the "
         "active segment rolls in time for it.",
         check=keys.at_least(1), server="log.cleaner.max.compaction.lag.ms")
+    max_decompressed_message_bytes: int = keys.key(NO_LIMIT,
+        "The largest record of a compressed batch, opened: a batch with a larger one is refused, "
+        "not cleaned, and not looked into for a time. Below the default every compressed batch is "
+        "opened when it is produced, and no further than its first record that is too large.",
+        check=keys.between(1, NO_LIMIT), server="max.decompressed.message.bytes")
     max_message_bytes: int = keys.key(1_048_588,
         "The largest record batch that is accepted, compressed, with its header.",
         check=keys.at_least(0), server="message.max.bytes")
@@ -118,6 +125,11 @@ class TopicConfig:
     def is_deleted(self) -> bool:
         """Whether retention by time and size applies."""
         return "delete" in self.cleanup_policy
+
+    @property
+    def limits_records(self) -> bool:
+        """Whether the size of records counts, so that compressed batches are opened."""
+        return self.max_decompressed_message_bytes < NO_LIMIT
 
     @property
     def is_log_append_time(self) -> bool:

@@ -222,7 +222,7 @@ class Cleaner:
             end_offset=copied.latest + 1,
             first_uncleanable_offset=log.first_uncleanable_offset,
         )
-        copying = Copying(copied, self._walk)
+        copying = Copying(copied, self._walk, log.config.max_decompressed_message_bytes)
         facts = []
         for group in groups:
             base_offset = group[0].base_offset

@@ -13,6 +13,7 @@ from siltstone.protocol.core.constants import (
     LOG_OVERHEAD,
 )
 from siltstone.protocol.records import compression
+from siltstone.protocol.records.record import unfold_records
 
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
@@ -25,17 +26,17 @@ def first_batch(batches: memoryview) -> memoryview:
     return batches[: size + LOG_OVERHEAD]
 
 
-def open_batch(batch: memoryview) -> bytearray:
+def open_batch(batch: memoryview, max_record_bytes: int) -> bytearray:
     """Return exactly one batch with its records unfolded; attributes and CRC stay as they are.
 
     Raises:
         CorruptMessage: The codec cannot decompress the bytes.
-        UnfoldsTooFar: The batch unfolds to more than the limit.
+        UnfoldsTooFar: The batch unfolds to more than the limit, or one of its records.
         InvalidRecord: The codec does not exist.
     """
     codec = batch[_ATTRIBUTES_LOW] & CODEC_MASK
     opened = bytearray(batch[:HEADER_SIZE])
-    for part in compression.unfold(codec, batch[HEADER_SIZE:]):
+    for part in unfold_records(codec, batch[HEADER_SIZE:], max_record_bytes):
         opened += part
     _INT32.pack_into(opened, LENGTH_POSITION, len(opened) - LOG_OVERHEAD)
     return opened

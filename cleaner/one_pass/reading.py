@@ -145,7 +145,7 @@ class Mapping:
             at = builder.read(chunk, at)
             if builder.status == IS_CLOSED:
                 batch = opening.first_batch(chunk[at:])
-                builder.read(open_batch(segment, batch, position + at, builder), is_opened=True)
+                builder.read(self._open(segment, batch, position + at), is_opened=True)
                 check(segment, position + at, builder, builder.status)
                 at += len(batch)
             elif builder.status == WANTS_MORE:
@@ -154,13 +154,20 @@ class Mapping:
                 return None
             check(segment, position + at, builder, builder.status)
 
+    def _open(self, segment: ReadableSegment, batch: memoryview, position: int) -> bytearray:
+        limit = self._log.config.max_decompressed_message_bytes
+        return open_batch(segment, batch, position, self.builder, limit)
+
 
 class Copying:
     """Reads the groups of one log in order; a transaction may span several groups."""
 
-    def __init__(self, record_filter: compaction.RecordFilter, walk: SegmentWalk) -> None:
+    def __init__(
+        self, record_filter: compaction.RecordFilter, walk: SegmentWalk, max_record_bytes: int
+    ) -> None:
         self._filter = record_filter
         self._walk = walk
+        self._max_record_bytes = max_record_bytes
         self._crc = 0
 
     def copy(
@@ -204,7 +211,7 @@ class Copying:
             if copied.status != IS_CLOSED:
                 break
             batch = opening.first_batch(chunk[at:])
-            opened = open_batch(segment, batch, position + at, copied)
+            opened = open_batch(segment, batch, position + at, copied, self._max_record_bytes)
             rebuilt = copied.copy_opened(batch, opened)
             check(segment, position + at, copied, copied.status)
             if rebuilt is not None:
@@ -238,16 +245,20 @@ def corrupt(
 
 
 def open_batch(
-    segment: ReadableSegment, batch: memoryview, position: int, reading: Reading
+    segment: ReadableSegment,
+    batch: memoryview,
+    position: int,
+    reading: Reading,
+    max_record_bytes: int,
 ) -> bytearray:
     """Return a compressed batch with its records unfolded.
 
     Raises:
-        UnopenedBatch: The batch unfolds to more than the limit.
+        UnopenedBatch: The batch, or a record of it, unfolds to more than the limit.
         CorruptSegment: The batch cannot be unfolded.
     """
     try:
-        return opening.open_batch(batch)
+        return opening.open_batch(batch, max_record_bytes)
     except UnfoldsTooFar as error:
         offset = reading.last_offset + 1
         raise UnopenedBatch(segment.log_path, position, offset, error.message) from error

@@ -112,7 +112,7 @@ def unfold(codec: int, data: "Buffer", cap: int = MAX_DECOMPRESSED_BYTES) -> "It
 
 
 class UnfoldsTooFar(InvalidRecord):
-    """The output is larger than the cap."""
+    """The output is larger than the cap, or a record in it than its limit."""
 
 
 def _too_large(cap: int) -> UnfoldsTooFar:

@@ -34,7 +34,9 @@ class Record(NamedTuple):
 
 
 def iterate_records(
-    batch: "Buffer", cap: int = compression.MAX_DECOMPRESSED_BYTES
+    batch: "Buffer",
+    cap: int = compression.MAX_DECOMPRESSED_BYTES,
+    max_record_bytes: int = compression.UNLIMITED,
 ) -> "Iterator[Record]":
     """Yield the records of one whole batch; a compressed one is opened up to `cap` bytes.
 
@@ -43,12 +45,65 @@ def iterate_records(
 
     Raises:
         CorruptMessage: the bytes are no batch of magic 2, or the codec finds junk.
-        InvalidRecord: a record does not parse, records are missing or bytes are left over.
+        InvalidRecord: a record does not parse, records are missing or bytes are left over, or
+            (`UnfoldsTooFar`) a record of a compressed batch is larger than ``max_record_bytes``.
     """
     reader = RecordReader(batch)
-    for part in reader.unfold(cap):
+    for part in reader.unfold(cap, max_record_bytes):
         yield from reader.read(part)
     reader.end()
+
+
+def unfold_records(
+    codec: int,
+    data: "Buffer",
+    max_record_bytes: int,
+    cap: int = compression.MAX_DECOMPRESSED_BYTES,
+) -> "Iterator[bytes]":
+    """Yield the records of a batch unfolded in parts, up to the first record that is too large.
+
+    The size of a record is what it says before its fields, as in Kafka. Records that are not
+    compressed have no such limit.
+
+    Raises:
+        CorruptMessage: the codec finds junk.
+        InvalidRecord: there are more than `cap` bytes, or (`UnfoldsTooFar`) a record is larger.
+    """
+    parts = compression.unfold(codec, data, cap)
+    if codec == compression.NONE or max_record_bytes >= cap:
+        return parts
+    return stop_at_too_large(parts, max_record_bytes)
+
+
+def stop_at_too_large(parts: "Iterator[bytes]", max_record_bytes: int) -> "Iterator[bytes]":
+    """Yield parts after a look at the sizes of the records that begin in them.
+
+    A malformed size ends the looks: the reader of the records says what is wrong.
+
+    Raises:
+        UnfoldsTooFar: a record is larger.
+    """
+    ahead = 0  # bytes until the next record begins
+    head = b""  # the beginning of a size that the part before cut
+    for part in parts:
+        data = head + part
+        while ahead < len(data):
+            if not any(byte < 0x80 for byte in data[ahead : ahead + VARINT_BYTES]):
+                if len(data) - ahead >= VARINT_BYTES:
+                    ahead = compression.UNLIMITED
+                break
+            size, start = read_varint(data, ahead, len(data))
+            if size > max_record_bytes:
+                if ahead > len(head):
+                    yield part[: ahead - len(head)]
+                raise compression.UnfoldsTooFar(
+                    f"a record of the batch has {size} bytes; max.decompressed.message.bytes is "
+                    f"{max_record_bytes}"
+                )
+            ahead = start + size if size >= 0 else compression.UNLIMITED
+        head = data[ahead:]
+        ahead = max(ahead - len(data), 0)
+        yield part
 
 
 class RecordReader:
@@ -77,15 +132,19 @@ class RecordReader:
         self._needed = self._there = 0
         self._waiting: list[bytes] = []  # parts of a record that is longer than one part
 
-    def unfold(self, cap: int = compression.MAX_DECOMPRESSED_BYTES) -> "Iterator[bytes]":
+    def unfold(
+        self,
+        cap: int = compression.MAX_DECOMPRESSED_BYTES,
+        max_record_bytes: int = compression.UNLIMITED,
+    ) -> "Iterator[bytes]":
         """Yield the parts; the codec may block.
 
         Raises:
             CorruptMessage: the codec finds junk.
-            InvalidRecord: there are more than `cap` bytes.
+            InvalidRecord: there are more than `cap` bytes, or a record has more than its limit.
         """
         max_bytes = cap if self.header.codec else compression.UNLIMITED
-        return iter(compression.unfold(self.header.codec, self._payload, max_bytes))
+        return unfold_records(self.header.codec, self._payload, max_record_bytes, max_bytes)
 
     def read(self, part: bytes) -> "Iterator[Record]":
         """Yield the records that end in the next part.

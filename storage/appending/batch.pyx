@@ -123,7 +123,7 @@ cdef class PlainRules:
         self.flush_messages = config.flush_messages
         self.kept_codecs = 0  # one bit for each codec
         for codec, kept_by in enumerate(KEPT_BY):
-            if config.compression_type in kept_by:
+            if config.compression_type in kept_by and not (codec and config.limits_records):
                 self.kept_codecs |= 1 << codec
 
     cpdef ValidatedBatch take(

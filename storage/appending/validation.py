@@ -21,7 +21,8 @@ from siltstone.protocol.errors import (
     UnsupportedCompressionType,
 )
 from siltstone.protocol.records.batch import BatchHeader, stamp_timestamp
-from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar, decompress
+from siltstone.protocol.records.compression import MAX_RATIO, NONE, ZSTD, UnfoldsTooFar
+from siltstone.protocol.records.record import unfold_records
 from siltstone.storage.appending.batch import ValidatedBatch
 from siltstone.storage.appending.recompression import find_codec, rebuild
 from siltstone.storage.appending.record_errors import (
@@ -103,7 +104,7 @@ def validate(records: memoryview, config: TopicConfig, now_ms: int) -> Validated
     `storage.appending.batch.PlainRules` is faster, for batches that break no rule.
 
     Raises:
-        InvalidRecord: a header field, a record or a key is invalid.
+        InvalidRecord: a header field, a record or a key is invalid, or a record too large, opened.
         InvalidTimestamp: a timestamp is outside the topic's limits.
         RecordTooLarge: the batch is larger than max.message.bytes, as sent or as recompressed.
         RecordListTooLarge: the batch is larger than segment.bytes.
@@ -167,7 +168,7 @@ def _needs_records(header: BatchHeader, config: TopicConfig) -> bool:
     """Tell whether a rule other than that of the codec needs the records of a compressed batch."""
     if header.codec == NONE:
         return False
-    if config.is_compacted:
+    if config.is_compacted or config.limits_records:
         return True
     return header.max_timestamp < header.base_timestamp and not config.is_log_append_time
 
@@ -193,7 +194,8 @@ def _read_content(
         if find_codec(header.codec, config) == header.codec and not _needs_records(header, config):
             return _Content(None, 0, header.max_timestamp)
         try:
-            data = decompress(header.codec, payload)
+            parts = unfold_records(header.codec, payload, config.max_decompressed_message_bytes)
+            data = b"".join(parts)
         except UnfoldsTooFar as error:
             raise InvalidRecord(error.message, counted_as=UNFOLDS_TOO_FAR) from error
         flags, index, largest = walk_records(

@@ -213,11 +213,13 @@ class Log(LogParts):
     def find_offset_by_timestamp(self, timestamp: int, upto: int) -> TimestampedOffset | None:
         """Return the first record below ``upto`` from this time on. Blocks: io thread."""
         find = timestamp_lookup.find_at_or_after
-        return self._look_up(lambda view: find(view, timestamp, self.log_start_offset), upto)
+        limit = self.config.max_decompressed_message_bytes
+        return self._look_up(lambda view: find(view, timestamp, self.log_start_offset, limit), upto)
 
     def find_max_timestamp(self, upto: int) -> TimestampedOffset | None:
         """Return the first record with the greatest timestamp, if it is below ``upto``. Blocks."""
-        return self._look_up(timestamp_lookup.find_max, upto)
+        limit = self.config.max_decompressed_message_bytes
+        return self._look_up(lambda view: timestamp_lookup.find_max(view, limit), upto)
 
     def _look_up(
         self, find: Callable[[LogView], TimestampedOffset | None], upto: int

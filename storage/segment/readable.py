@@ -11,6 +11,7 @@ from siltstone.protocol.core.constants import HEADER_SIZE, LOG_OVERHEAD, MAGIC, 
 from siltstone.protocol.errors import CorruptMessage
 from siltstone.protocol.parts import FileSlice
 from siltstone.protocol.records.batch import BatchHeader
+from siltstone.protocol.records.compression import UNLIMITED
 from siltstone.protocol.records.record import iterate_records
 from siltstone.storage import files, threads
 from siltstone.storage.files import disk
@@ -224,10 +225,15 @@ class ReadableSegment:
         entry = self.offset_index().ceiling_position(position)
         return entry.offset if entry else None
 
-    def find_timestamp(self, timestamp: int, start_offset: int) -> TimestampOffset | None:
+    def find_timestamp(
+        self, timestamp: int, start_offset: int, max_record_bytes: int = UNLIMITED
+    ) -> TimestampOffset | None:
         """Return the record with the lowest offset that is at or after both a time and an offset.
 
         Opens the batches that can hold the record. May block.
+
+        Raises:
+            InvalidRecord: A record of a compressed batch before it is larger than the limit.
         """
         before = self.time_index().floor(timestamp)
         sure = before.offset if before and self._is_confirmed(before) else self.base_offset
@@ -236,7 +242,8 @@ class ReadableSegment:
             header = batch.header
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in iterate_records(self.read(batch.position, header.size)):
+            data = self.read(batch.position, header.size)
+            for record in iterate_records(data, max_record_bytes=max_record_bytes):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
         return None

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,27 @@ def test_a_bomb_is_not_opened(tmp_path: Path, codec: int) -> None:
     assert f"unfolds to more than {MAX_DECOMPRESSED_BYTES} bytes" in str(caught.value)
     assert "cleanup.policy=compact,delete" in str(caught.value)
     assert peak < 3 * MAX_DECOMPRESSED_BYTES
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_a_record_above_its_limit_is_not_opened(tmp_path: Path, codec: int) -> None:
+    """As in Apache Kafka 4.4.0: max.decompressed.message.bytes counts for the cleaner, too."""
+    folder = CompactedFolder(tmp_path)
+    folder.write((b"a", b"1"))
+    at = folder.write((b"a", bytes(2000)), codec=codec)
+    folder.roll()
+    before = content(folder.log)
+    config = folder.log.config
+    folder.log.reconfigure(replace(config, max_decompressed_message_bytes=1000))
+
+    with pytest.raises(UnopenedBatch, match=r"max\.decompressed\.message\.bytes is 1000") as caught:
+        folder.clean()
+
+    assert content(folder.log) == before
+    assert caught.value.offset == at
+    folder.log.reconfigure(config)
+    folder.clean()
+    assert folder.offsets() == [at]
 
 
 def test_what_is_opened_does_not_stay(tmp_path: Path, traced: None) -> None:

@@ -135,6 +135,7 @@ def steps(ids: Ids) -> Iterator[Step]:
     yield from of_quotas()
     yield from of_users_and_features()
     yield from of_batches(ids)
+    yield from of_large_records()
     yield from of_positions(ids)
     yield from of_transactions(ids)
 
@@ -370,6 +371,27 @@ def of_batches(ids: Ids) -> Iterator[Step]:
         assert fine[ATTRIBUTES_POSITION] == 0
         batch = make_batch(2, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
         yield _produce("b", 0, bytes(batch))
+
+
+def of_large_records() -> Iterator[Step]:
+    """Records of compressed batches that are larger, opened, than the topic allows.
+
+    The look-ups wait until Kafka's broker knows the setting.
+    """
+    yield _produce("b", 2, bytes(make_batch([(b"k", b"v" * 2_000)], codec=1)))
+    for operation in (0, 1):
+        setting = {"name": "max.decompressed.message.bytes", "value": "1008"}
+        configs = [setting | {"config_operation": operation}]
+        resource = {"resource_type": 2, "resource_name": "b", "configs": configs}
+        yield Step("IncrementalAlterConfigs", {"resources": [resource]})
+        for stamp in (-3, 0, 1_700_000_000_000, 1 << 60):
+            row = {"partition_index": 2, "timestamp": stamp}
+            asked = {"replica_id": -1, "topics": [{"name": "b", "partitions": [row]}]}
+            yield Step("ListOffsets", asked, (7, 11))
+        for codec in range(5):
+            for size in (1_000, 1_001):
+                batch = make_batch([(b"k", b"v"), (b"k", b"v" * size)], codec=codec)
+                yield _produce("b", 2, bytes(batch))
 
 
 def _produce(

@@ -1,17 +1,34 @@
 """Varints, and the strict reader of records."""
 
 import tracemalloc
+from contextlib import suppress
+from itertools import chain, repeat, takewhile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from siltstone.protocol.core.constants import LENGTH_POSITION
+from siltstone.protocol.core.constants import HEADER_SIZE, LENGTH_POSITION
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 from siltstone.protocol.records.build import build_batch, frame_batch, put_varint
-from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, UNLIMITED, ZSTD, compress
-from siltstone.protocol.records.record import VARLONG_BYTES, Record, iterate_records, read_varint
-from tests.support.batches import make_batch
+from siltstone.protocol.records.compression import (
+    GZIP,
+    LZ4,
+    SNAPPY,
+    UNLIMITED,
+    ZSTD,
+    UnfoldsTooFar,
+    compress,
+)
+from siltstone.protocol.records.record import (
+    VARINT_BYTES,
+    VARLONG_BYTES,
+    Record,
+    iterate_records,
+    read_varint,
+    stop_at_too_large,
+)
+from tests.support.batches import Row, make_batch
 
 octets = st.binary(max_size=40)
 records = st.builds(
@@ -146,6 +163,37 @@ def test_records_are_unfolded_as_they_are_read(codec: int) -> None:
     assert peak < 12 * MIB
     with pytest.raises(InvalidRecord, match="unfolds to more"):
         list(iterate_records(batch))
+
+
+@given(
+    st.lists(st.integers(0, 300), min_size=1, max_size=8),
+    st.integers(1, 320),
+    st.lists(st.integers(1, 40), min_size=1),
+)
+def test_a_record_above_its_limit_is_found_wherever_parts_end(
+    sizes: list[int], limit: int, cuts: list[int]
+) -> None:
+    """The records before it come out, and none after it."""
+    rows: list[Row] = [(None, b"v" * size) for size in sizes]
+    data = bytes(make_batch(rows)[HEADER_SIZE:])
+    records = [bytes(make_batch([row])[HEADER_SIZE:]) for row in rows]
+    largest = max(read_varint(each, 0, len(each))[0] for each in records)
+    lengths = chain(cuts, repeat(cuts[-1]))
+    parts = []
+    at = 0
+    while at < len(data):
+        parts.append(data[at : (at := at + next(lengths))])
+    seen: list[bytes] = []
+    sound = takewhile(lambda each: read_varint(each, 0, len(each))[0] <= limit, records)
+
+    with suppress(UnfoldsTooFar):
+        for part in stop_at_too_large(iter(parts), limit):
+            seen.append(part)  # noqa: PERF402  # also what came before a refusal
+        assert largest <= limit
+
+    before = len(b"".join(sound))
+    assert b"".join(seen)[:before] == data[:before]
+    assert len(b"".join(seen)) in range(before, before + VARINT_BYTES)
 
 
 @pytest.mark.parametrize("size", [1, 4, 5, 300_000, 262_144 - 3])

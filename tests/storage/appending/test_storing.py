@@ -1,5 +1,6 @@
 """Produce validation: what is stored in the end, in place, closed, opened or packed again."""
 
+import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,10 +24,18 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.protocol.records.build import build_batch, frame_batch
-from siltstone.protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
+from siltstone.protocol.records.compression import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    compress,
+    decompress,
+)
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage.appending.validation import must_open
-from tests.support.batches import TIMESTAMP, make_batch, make_producer_batch
+from tests.support.batches import TIMESTAMP, Row, make_batch, make_producer_batch
 from tests.support.validating import (
     CODECS,
     COMPACT,
@@ -301,6 +310,36 @@ def test_a_batch_larger_than_a_segment_is_refused() -> None:
     assert type(refuse(batch, TopicConfig(segment_bytes=len(batch) - 1))) is RecordListTooLarge
 
 
+@every_codec
+def test_a_record_that_is_too_large_opened_is_refused(codec: int) -> None:
+    """As Apache Kafka 4.4.0 does, by the size that the record says; one in the clear passes."""
+    size = len(make_batch([(b"k", b"v" * 1000)])) - HEADER_SIZE - 2  # of its own size
+    exact = TopicConfig(max_decompressed_message_bytes=size)
+    tight = TopicConfig(max_decompressed_message_bytes=size - 1)
+    rows: list[Row] = [(b"k", b"v"), (b"k", b"v" * 1000), (b"k", b"v")]
+
+    accept(make_batch(rows, codec=codec), exact)
+    if codec == NONE:
+        accept(make_batch(rows), tight)
+        return
+    error = refuse(make_batch(rows, codec=codec), tight)
+    assert type(error) is InvalidRecord
+    assert f"a record of the batch has {size} bytes" in error.message
+
+
+@every_packed
+def test_a_large_record_is_not_unfolded_to_its_end(codec: int) -> None:
+    """A record of 10 MiB takes no more memory than parts of it; snappy's blocks are small."""
+    batch = make_batch([(b"k", bytes(10 << 20))], codec=codec)
+    tracemalloc.start()
+
+    refuse(batch, TopicConfig(max_decompressed_message_bytes=1000))
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 << 20
+
+
 # must_open
 
 
@@ -311,6 +350,7 @@ def test_rules_that_open_a_batch(codec: int) -> None:
     plain = memoryview(make_batch())
 
     assert must_open(records, COMPACT)
+    assert must_open(records, TopicConfig(max_decompressed_message_bytes=1 << 30))
     assert must_open(records, TopicConfig(compression_type="uncompressed"))
     assert not must_open(records, DELETE)
     assert not must_open(records, STAMPED)

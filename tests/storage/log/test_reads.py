@@ -3,21 +3,23 @@
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from siltstone.config.topic import TopicConfig
-from siltstone.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
+from siltstone.protocol.errors import InvalidRecord, OffsetOutOfRange, UnknownTopicOrPartition
 from siltstone.storage import files
 from siltstone.storage.log.log import Log
 from siltstone.storage.log.reads import LogReader
+from siltstone.storage.log.timestamp_lookup import TimestampedOffset
 from siltstone.storage.producers.transaction_index import ENTRY, AbortedTransaction
 from siltstone.storage.segment.file_set import SegmentFiles
 from siltstone.storage.segment.index import TimeEntry
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
-from tests.support.batches import TIMESTAMP, make_batch
+from tests.support.batches import TIMESTAMP, Row, make_batch
 from tests.support.faults import Disk
 from tests.support.invariants import check_lookups
 from tests.support.logs import LogFolder, bytes_of, offsets_in, validated
@@ -279,6 +281,31 @@ def test_epochs_are_answered(folder: LogFolder) -> None:
     assert folder.log.epochs.epoch_of(5) == 0
     assert folder.log.end_offset_for_epoch(0) == (0, 20)
     assert folder.log.end_offset_for_epoch(1) == (-1, -1)
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_a_record_above_its_limit_fails_a_lookup_by_time(tmp_path: Path, codec: int) -> None:
+    """As in Apache Kafka 4.4.0, with max.decompressed.message.bytes; one in the clear has none."""
+    log = LogFolder(tmp_path).log
+    rows: list[Row] = [(b"k", b"v"), (b"k", b"v" * 2000), (b"k", b"v")]
+    log.append(validated(make_batch(rows, codec=codec)))
+    log.reconfigure(TopicConfig(max_decompressed_message_bytes=1000))
+
+    first = log.find_offset_by_timestamp(TIMESTAMP, 5)
+    assert first is not None
+    assert first.offset == 0
+    finds: list[Callable[[int], TimestampedOffset | None]] = [
+        partial(log.find_offset_by_timestamp, TIMESTAMP + 2),
+        log.find_max_timestamp,
+    ]
+    for find in finds:
+        if codec:
+            with pytest.raises(InvalidRecord, match="a record of the batch has 2"):
+                find(5)
+            continue
+        found = find(5)
+        assert found is not None
+        assert found.offset == 2
 
 
 def test_compressed_batches_are_opened_for_times(tmp_path: Path) -> None:
