@@ -1,6 +1,6 @@
 """Reads the steps of Kafka's own tools that a test compares, and writes docs/tools.md from them.
 
-``console_tools.txt`` has the steps in the order in which a test does them, with Apache Kafka 4.3.1
+``console_tools.txt`` has the steps in the order in which a test does them, with Apache Kafka 4.4.0
 and with this broker; it fails if the answers differ in another way than a step says::
 
     $ kafka-topics --list     a command, without --bootstrap-server
@@ -29,7 +29,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from tools/console_tools.txt; do not edit. -->
 
-A test runs these commands with Apache Kafka 4.3.1 and with this broker, and compares their output
+A test runs these commands with Apache Kafka 4.4.0 and with this broker, and compares their output
 and exit codes. It fails if they differ in a way that is not on this page. Both have one node and an
 authorizer. Values that change from run to run are masked before: ids, times, ports, paths, speeds;
 the order of rows may differ. Names in braces are files of the test.

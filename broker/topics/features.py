@@ -33,11 +33,20 @@ SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
     {
         ELIGIBLE_LEADERS: Range(0, 1, 1),
         "group.version": Range(0, 1, 1),
-        "metadata.version": Range(7, 30, 30),
+        "metadata.version": Range(7, 33, 33),
         "transaction.version": Range(0, 2, 2),
     }
 )
-_FIXED: Final = frozenset({"metadata.version"})
+_ABSENT: Final[Mapping[str, Range]] = MappingProxyType(
+    {
+        "kraft.version": Range(0, 1, 1),
+        "share.version": Range(0, 2, 2),
+        "streams.version": Range(0, 1, 1),
+    }
+)
+"""Features of a release that are not here. Clients do not see them; the upgrade of a whole
+release names them, and changes nothing of them."""
+_FIXED: Final = frozenset({"metadata.version", *_ABSENT})
 """Features that have no meaning on one node, and keep their level."""
 
 
@@ -73,9 +82,9 @@ class Features:
         return self._catalog.state.features_epoch
 
     def level(self, feature: str) -> int:
-        """Return the level of a supported feature; 0 is off."""
+        """Return the level of a feature that has a range; 0 is off."""
         chosen = self._catalog.state.features.get(feature)
-        return SUPPORTED[feature].default if chosen is None else chosen
+        return (SUPPORTED.get(feature) or _ABSENT[feature]).default if chosen is None else chosen
 
     async def update(self, updates: Sequence[Update], *, validate_only: bool) -> None:
         """Change all of the levels or none; if a feature is named twice, its last update counts.
@@ -125,7 +134,7 @@ class Features:
     def _find_fault(self, update: Update) -> str | None:
         """Return why a feature may not have a level, in Kafka's words."""
         feature, level, upgrade_type = update
-        known = SUPPORTED.get(feature)
+        known = SUPPORTED.get(feature) or _ABSENT.get(feature)
         lowest, highest = (level, level) if known is None else known[:2]
         is_upgrade = upgrade_type == UpgradeType.UPGRADE
         current = level if known is None else self.level(feature)

@@ -505,7 +505,11 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
         (("group.version", 2, UPGRADE), E.invalid_update_version),
         (("group.version", 0, UNSAFE), E.none),
         (("metadata.version", 20, UNSAFE), E.feature_update_failed),
-        (("metadata.version", 30, UPGRADE), E.none),
+        (("metadata.version", 30, UPGRADE), E.invalid_update_version),
+        (("metadata.version", 33, UPGRADE), E.none),
+        (("metadata.version", 34, UPGRADE), E.invalid_update_version),
+        (("share.version", 3, UPGRADE), E.invalid_update_version),
+        (("share.version", 0, SAFE), E.feature_update_failed),
     ],
 )
 async def test_levels_that_are_refused(
@@ -516,6 +520,28 @@ async def test_levels_that_are_refused(
 
     assert answer.error_code is code
     assert home.services.features.level("group.version") == (0 if code is E.none else 1)
+
+
+async def test_the_levels_of_a_whole_release_pass(home: ServicesOnDisk) -> None:
+    """Those of ``kafka-features upgrade --release-version 4.4``; clients see no new ones."""
+    levels = {
+        "metadata.version": 33,
+        "transaction.version": 2,
+        "group.version": 1,
+        "eligible.leader.replicas.version": 1,
+        "kraft.version": 1,
+        "share.version": 2,
+        "streams.version": 1,
+    }
+    before = home.services.features.epoch
+    answer = await update(home, *((name, level, UPGRADE) for name, level in levels.items()))
+    told = await ask(
+        home, 18, request(18, 4, client_software_name="t", client_software_version="1"), 4
+    )
+
+    assert answer.error_code is E.none
+    assert home.services.features.epoch == before
+    assert {each.name for each in told.supported_features} == set(SUPPORTED)
 
 
 @pytest.mark.parametrize("may_go_down", [True, False])
@@ -551,7 +577,7 @@ async def test_features_are_told_to_clients(
     assert {each.name for each in answer.supported_features} == supported
     assert finalized == {
         "eligible.leader.replicas.version": 1,
-        "metadata.version": 30,
+        "metadata.version": 33,
         "transaction.version": 2,
     }
     assert answer.finalized_features_epoch == 2
