@@ -143,6 +143,7 @@ APIS = (
     _seldom(57, "UpdateFeatures", range(3), "features.update", max_elements=_FEW),
     Api(60, "DescribeCluster", range(3), "cluster.describe"),
     _seldom(61, "DescribeProducers", range(1), "describe_producers.describe"),
+    _seldom(64, "UnregisterBroker", range(1), "unregistration.unregister_broker"),
     _seldom(65, "DescribeTransactions", range(1), "describe_transactions.describe"),
     _seldom(66, "ListTransactions", range(3), "describe_transactions.list_all"),
     Api(
@@ -159,6 +160,7 @@ APIS = (
         74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW
     ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
+    _seldom(94, "UnregisterController", range(1), "unregistration.unregister_controller"),
 )
 
 BY_KEY = {api.key: api for api in APIS}

@@ -34,7 +34,7 @@ _FLEXIBLE_SINCE: Final = {
     12: (1,),
     _NEVER: (17, 47),
 }
-FIRST_FLEXIBLE: Final = dict.fromkeys(range(45, 93), 0) | {
+FIRST_FLEXIBLE: Final = dict.fromkeys(range(45, 95), 0) | {
     key: version for version, keys in _FLEXIBLE_SINCE.items() for key in keys
 }
 """API key to the first version with compact lengths and tagged fields (KIP-482).

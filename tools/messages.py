@@ -70,6 +70,7 @@ APIS: Final = [
     "UpdateFeatures",
     "DescribeCluster",
     "DescribeProducers",
+    "UnregisterBroker",
     "DescribeTransactions",
     "ListTransactions",
     "ConsumerGroupHeartbeat",
@@ -78,6 +79,7 @@ APIS: Final = [
     "PushTelemetry",
     "ListConfigResources",
     "DescribeTopicPartitions",
+    "UnregisterController",
 ]
 """The APIs that the broker serves, or that the pipeline asks of others."""
 

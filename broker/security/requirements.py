@@ -178,6 +178,7 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     57: (_cluster(_O.ALTER),),
     60: (),
     61: (_topics(_O.READ, "topics.name"),),
+    64: (_cluster(_O.ALTER),),
     65: (  # DescribeTransactions
         _transactions(_O.DESCRIBE, "transactional_ids"),
         Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.OMITTED, when="of the topics in it"),
@@ -196,4 +197,5 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     72: (),
     74: (_cluster(_O.DESCRIBE_CONFIGS),),
     75: (_topics(_O.DESCRIBE, "topics.name"),),
+    94: (_cluster(_O.ALTER),),
 }

@@ -33,6 +33,7 @@ SERVED = {
     "ConsumerGroupDescribe": (0, 1), "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4),
     "EndTxn": (0, 5), "WriteTxnMarkers": (1, 2), "TxnOffsetCommit": (0, 6),
     "UpdateFeatures": (0, 2), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0),
+    "UnregisterBroker": (0, 0), "UnregisterController": (0, 0),
     "ListTransactions": (0, 2), "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2),
     "DescribeAcls": (1, 3), "CreateAcls": (1, 3), "DeleteAcls": (1, 3),
     "DescribeClientQuotas": (0, 1), "AlterClientQuotas": (0, 1),

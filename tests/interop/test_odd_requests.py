@@ -129,6 +129,10 @@ class Ids:
 def steps(ids: Ids) -> Iterator[Step]:
     """Yield all steps; those that change nothing come first."""
     yield from of_misled_clients(ids)
+    for node in (7, 0, -1):
+        yield Step("UnregisterBroker", {"broker_id": node})
+    for node in (7, 0, -1, 1):
+        yield Step("UnregisterController", {"controller_id": node})
     yield from of_topics(ids)
     yield from of_settings()
     yield from of_administration()

@@ -11,9 +11,8 @@ from kio.serial import entity_reader
 
 from siltstone.broker.api import BY_KEY
 from tests.support.kio_messages import encode
-from tests.support.message_cases import NEWER_THAN_KIO
+from tests.support.newer_than_kio import is_newer
 from tests.support.services import ServicesOnDisk
-from tools.messages import to_snake
 
 
 async def ask(home: ServicesOnDisk, key: int, request: Any, version: int | None = None) -> Any:
@@ -30,9 +29,15 @@ async def ask(home: ServicesOnDisk, key: int, request: Any, version: int | None 
     answer = BY_KEY[key].load()(context, request)
     response = await answer if isawaitable(answer) else answer
     frame: Any = answered.respond(context.version, 1, response)
-    if (to_snake(BY_KEY[key].name), context.version) in NEWER_THAN_KIO:
-        start = 9 if answered.has_tagged_head(context.version) else 8
-        return answered.read(context.version, frame, start, len(frame))[0]
-    cls = load_response_schema(key, context.version)
+    return read_answer(key, context.version, frame)
+
+
+def read_answer(key: int, version: int, frame: bytes) -> Any:
+    """Return the answer in a frame as kio reads it; as our tables do if kio lacks the version."""
+    if is_newer(key, version):
+        answered = BY_KEY[key].load_messages()[1]
+        start = 9 if answered.has_tagged_head(version) else 8
+        return answered.read(version, frame, start, len(frame))[0]
+    cls: Any = load_response_schema(key, version)
     _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
     return entity_reader(cls)(frame[4:], size)[0]

@@ -9,9 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import pytest
-from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode
-from kio.serial import entity_reader
 
 from siltstone.broker.api import BY_KEY
 from siltstone.broker.security.acl import (
@@ -25,7 +23,9 @@ from siltstone.broker.security.acl import (
 )
 from siltstone.broker.security.audited_changes import Changes
 from siltstone.config.security import STANDARD_AUTHORIZER
+from siltstone.protocol.core import Grid
 from siltstone.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tests.support.ask import read_answer
 from tests.support.services import ServicesOnDisk
 
 if TYPE_CHECKING:
@@ -112,9 +112,7 @@ class Guarded:
         answered = BY_KEY[key].load_messages()[1]
         frame: Any = answered.respond(context.version, 1, response)
         frame = frame if isinstance(frame, bytes) else b"".join(map(bytes, frame))
-        cls = load_response_schema(key, context.version)
-        _, size = entity_reader(cls.__header_schema__)(frame[4:], 0)
-        return entity_reader(cls)(frame[4:], size)[0]
+        return read_answer(key, context.version, frame)
 
 
 def a_guarded(topics: str, partitions: int = 1, *, coordinates: bool = False) -> Any:
@@ -168,11 +166,14 @@ def _made(hint: Any, topic_id: bytes) -> Any:
     return "x" if hint is str else None
 
 
-def codes_in(value: Any) -> Iterator[ErrorCode]:
+def codes_in(value: Any) -> Iterator[int]:
     """Yield every error code of an answer."""
     if isinstance(value, ErrorCode):
         yield value
-    elif isinstance(value, tuple):
+    elif hasattr(value, "_fields"):
+        for name, each in zip(value._fields, value, strict=True):
+            yield from [each] if name == "error_code" else codes_in(each)
+    elif isinstance(value, tuple | list | Grid):
         for each in value:
             yield from codes_in(each)
     elif hasattr(value, "__dataclass_fields__"):

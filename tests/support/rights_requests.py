@@ -20,15 +20,14 @@ from tests.support.kio_schemas import (
     get_schema_field_type,
     is_optional,
 )
-from tests.support.message_cases import NEWER_THAN_KIO
-from tools.messages import to_snake
+from tests.support.newer_than_kio import IN_KIO, versions_in_kio
 
 TOPICS: Final = {"a": 2, "ab": 1, "b": 1, "c": 1}
 """The topics that there are, and how many partitions each has."""
 GROUPS: Final = ("g", "ga", "h")
 IDS: Final = ("t", "ta", "u")
-KEYS: Final = tuple(sorted(set(BY_KEY) - {17, 18, 36, 71, 72}))
-"""Every API but those that need no right and tell nothing by it."""
+KEYS: Final = tuple(sorted({api.key for api in IN_KIO} - {17, 18, 36, 71, 72}))
+"""Every API but those that need no right and tell nothing by it, as far as kio knows it."""
 
 _MISSING: Final = "m"
 _NO_ID: Final = UUID(int=1 << 90)
@@ -99,6 +98,7 @@ _SETTLED: Final[dict[tuple[int | None, str], tuple[Any, ...]]] = {
     (57, "upgrade_type"): (1,),
     (57, "max_version_level"): (1,),
     (60, "endpoint_type"): (1,),
+    (64, "broker_id"): (7,),  # Kafka would let its only broker go
     (66, "duration_filter"): (-1,),
     (66, "transactional_id_pattern"): (None,),
     (68, "member_id"): ("AAAAAAAAAAAAAAAAAAAAAA",),
@@ -151,8 +151,7 @@ class RightsRequests:
 
     def make(self, key: int) -> Any:
         """Return a request of a random version."""
-        name = to_snake(BY_KEY[key].name)
-        versions = [each for each in BY_KEY[key].versions if (name, each) not in NEWER_THAN_KIO]
+        versions = versions_in_kio(BY_KEY[key])
         self._key, self._version = key, self._chance.choice([*versions, versions[-1]])
         return self._entity(load_request_schema(key, self._version))
 

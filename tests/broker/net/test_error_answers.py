@@ -11,9 +11,10 @@ from siltstone.protocol.errors import ErrorCode
 from siltstone.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from siltstone.protocol.messages.metadata import MetadataRequest
 from tests.support.kio_messages import encode, example
+from tests.support.newer_than_kio import versions_in_kio
 
 CODE = ErrorCode.not_leader_or_follower
-VERSIONS = [(api, version) for api in APIS for version in api.versions]
+VERSIONS = [(api, version) for api in APIS for version in versions_in_kio(api)]
 
 
 def read_example(api: Api, version: int) -> Any:

@@ -4,10 +4,16 @@ from typing import Any, Final
 
 import pytest
 
-from siltstone.protocol.messages import Message, api_versions, delete_groups, txn_offset_commit
+from siltstone.protocol.messages import (
+    Message,
+    api_versions,
+    delete_groups,
+    txn_offset_commit,
+    unregister_controller,
+)
 from tests.reference import messages as reference
 from tests.reference.tables import twin_of
-from tests.support.message_cases import NEWER_THAN_KIO
+from tests.support.newer_than_kio import NEWER
 
 TOPIC_ID: Final = (1).to_bytes(8) + (2).to_bytes(8)
 
@@ -16,7 +22,7 @@ def messages() -> list[Any]:
     """Return each message with a row and its bytes."""
     ask, answer = api_versions.ApiVersionsRequest, api_versions.ApiVersionsResponse
     deleted = delete_groups.DeletableGroupResult
-    txn = txn_offset_commit
+    txn, left = txn_offset_commit, unregister_controller
     committed = txn.TxnOffsetCommitRequestPartition(1, 8, 2, "x")
     commit = txn.TxnOffsetCommitRequestTopic(topic_id=TOPIC_ID, partitions=[committed])
     refused = txn.TxnOffsetCommitResponsePartition(1, 100)
@@ -31,6 +37,13 @@ def messages() -> list[Any]:
             3,
             delete_groups.DeleteGroupsResponse(5, [deleted("g", 134, "why"), deleted("h")]),
             "000000050302670086047768790002680000000000",
+        ),
+        (left.REQUEST, 0, left.UnregisterControllerRequest(7), "0000000700"),
+        (
+            left.RESPONSE,
+            0,
+            left.UnregisterControllerResponse(5, 136, "why"),
+            "0000000500880477687900",
         ),
         (
             txn.REQUEST,
@@ -66,7 +79,4 @@ def test_reads_and_writes_what_kafka_does(
 
 def test_each_of_them_is_the_newest_of_its_message() -> None:
     """No older version is left out of the comparison with kio."""
-    tables = {"api_versions": 18, "delete_groups": 42, "txn_offset_commit": 28}
-    newest = {message.key: message.last for message, *_ in messages()}
-
-    assert {(name, newest[key]) for name, key in tables.items()} == NEWER_THAN_KIO
+    assert {message.key: message.last for message, *_ in messages()} == NEWER
