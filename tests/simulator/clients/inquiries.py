@@ -713,9 +713,9 @@ def _end(lot: Lot) -> Asked:
     return (_GHOST, _NO_PRODUCER_ID, 0, lot.is_trial), _of_ghost(lot)
 
 
-@_asks(28, "topics/name/partitions/partition_index")
+@_asks(28, "topics/name/partitions/partition_index", last=5)
 def _commit_in_one(lot: Lot) -> Asked:
-    topics = [(lot.some, [(0, 5)]), (_NOWHERE, [(0, 5)])]
+    topics = [(lot.some, _NO_ID, [(0, 5)]), (_NOWHERE, _NO_ID, [(0, 5)])]
     return (_GHOST, _GHOST, _NO_PRODUCER_ID, 0, -1, "", None, topics), {
         (lot.some, 0): lot.allow(ID, _GHOST, *lot.topic(lot.some, [_NO_PRODUCER, *_COORDINATOR])),
         (_NOWHERE, 0): lot.allow(ID, _GHOST, _UNKNOWN),

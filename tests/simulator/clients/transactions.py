@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.broker.transactions import initialising
 from siltstone.protocol.core.constants import TRANSACTIONAL
+from siltstone.protocol.messages import NO_ID
 from siltstone.protocol.names import OFFSETS_TOPIC
 from tests.simulator.clients.producers import INIT_PRODUCER_ID, Lane, Producer, Sending
 from tests.simulator.clients.requests import (
@@ -460,7 +461,7 @@ class Transactions:
         register = group.register(topic, partition)
         is_present = topic.presence is Presence.PRESENT
         transaction.offsets.append((topic, register, register.send(write)))
-        rows = [(topic.name, [(partition, *write.value)])]
+        rows = [(topic.name, NO_ID, [(partition, *write.value)])]
         commit = slot.name, group.name, producer.id, producer.epoch, rows
         member = group.find_member(which * len(among) % 1) if how else None
         error = yield from self._send_offset(slot, commit, version, group, member, how)
