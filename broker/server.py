@@ -71,6 +71,7 @@ from siltstone.storage import files
 from siltstone.storage.clock import Clock, ShiftedClock, give_way
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.log_directory import LogDirError
+from siltstone.storage.directory.roll_call import RollCall
 from siltstone.storage.log.recovery import LoadStopped
 from siltstone.storage.manager import LogManager
 
@@ -265,11 +266,14 @@ class Broker:
             self._settings.on_change(self._follow_certificates)
         try:
             self.logs.open()
+            roll_call = RollCall(self.logs.directories)
+            roll_call.check(self._writer.state, is_found=self._writer.found)
             # During a long recovery the HTTP port answers that the broker is alive and not ready
             # yet.
             await self._http.start()
             await self._io.run(self.logs.load, self._stop.is_set)
             await self._open_topics()
+            await self._io.run(roll_call.note)
             await self._cleaning.load()
             await self._moves.resume()
         except LoadStopped:

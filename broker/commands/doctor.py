@@ -28,7 +28,8 @@ from siltstone.storage import files
 from siltstone.storage.directory.catalog import Catalog
 from siltstone.storage.directory.lock import is_held
 from siltstone.storage.directory.log_directory import LogDirError
-from siltstone.storage.directory.opening import find_identity_fault
+from siltstone.storage.directory.opening import find_identity_fault, find_ids
+from siltstone.storage.directory.roll_call import find_absence
 
 _SCARCE_FILES = 10_000
 
@@ -161,11 +162,18 @@ def _read_folders(layers: Layers) -> Iterator[Finding]:
     told = find_identity_fault(readable, server.node_id, server.cluster_id)
     for line in [] if told is None else told.splitlines():
         yield Finding("log directories", is_fine=False, sentence=line)
+    if not readable:
+        return
+    catalog = Catalog(readable)
+    absent = None
     try:
-        if readable:
-            Catalog(readable).load()
+        catalog.load()
+        if told is None:
+            absent = find_absence(find_ids(readable), catalog.state, is_found=catalog.found)
     except LogDirError as error:
         yield Finding("catalogue", is_fine=False, sentence=str(error))
+    if absent is not None:
+        yield Finding("log directories", is_fine=False, sentence=absent)
 
 
 def _try_limits() -> Finding:

@@ -55,6 +55,15 @@ def find_identity_fault(paths: Iterable[Path], node_id: int, cluster_id: str | N
     return None
 
 
+def find_ids(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return the ids of the directories that have one. Blocks.
+
+    Raises:
+        LogDirError: An identity is damaged.
+    """
+    return {path: known.directory_id for path, known in _read_identities(paths).items()}
+
+
 def forget_identities(directories: Iterable[LogDirectory]) -> None:
     """Delete the identities of new directories, since the start ended before it loaded a log."""
     for directory in directories:

@@ -53,6 +53,7 @@ CONTROL_CERTIFICATE = ".siltstone-control-certificate"
 USERS = "siltstone-users.json"
 ACLS = "siltstone-acls.json"
 QUOTAS = "siltstone-quotas.json"
+LOG_DIRS = "siltstone-directories.json"
 
 MAX_OFFSET = (1 << 63) - 1 - (1 << 32)
 """The largest offset: above it an offset plus the records of a batch might not fit an int64."""
