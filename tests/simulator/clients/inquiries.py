@@ -491,7 +491,7 @@ def _settings(lot: Lot, *, replaces: bool) -> Asked:
         (2, _NOWHERE): lot.topic(_NOWHERE, [0]),
         (2, lot.some): lot.topic(lot.some, [0]),
         (2, ""): {_BAD_REQUEST},
-        (4, "99"): {_BAD_REQUEST},
+        (4, "99"): lot.allow(CLUSTER, "", _BAD_REQUEST),
         (8, "1"): {_BAD_REQUEST} if replaces else lot.allow(CLUSTER, "", 0),
         (16, ""): lot.allow(CLUSTER, "", _BAD_REQUEST, 40),
         (16, "m"): lot.allow(CLUSTER, "", _BAD_REQUEST, 40),
