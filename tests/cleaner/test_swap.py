@@ -18,6 +18,7 @@ from siltstone.protocol.records.build import ABORT, COMMIT
 from siltstone.storage import files
 from siltstone.storage.segment.readable import ReadableSegment
 from siltstone.storage.segment.segment import LogSegment
+from siltstone.storage.segment.swap import SegmentSwap
 from tests.support.batches import make_batch
 from tests.support.faults import ALWAYS, Disk
 from tests.support.invariants import check_folder, check_log
@@ -311,6 +312,25 @@ def test_segments_that_retention_took_are_not_missed(tmp_path: Path) -> None:
 
     assert old not in folder.log.segments
     assert folder.log.log_start_offset == 3
+    check_log(folder.log)
+
+
+def test_a_segment_that_begins_meanwhile_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log rolls, and a batch comes, while the new segments are renamed."""
+    folder = make_folder(tmp_path)
+    begin = SegmentSwap.begin
+
+    def roll_behind(swap: SegmentSwap) -> None:
+        begin(swap)
+        folder.roll()
+        folder.write((b"new", b"acknowledged"))
+
+    monkeypatch.setattr(SegmentSwap, "begin", roll_behind)
+    clean(folder)
+
+    assert folder.rows()[-1][1:] == (b"new", b"acknowledged")
     check_log(folder.log)
 
 

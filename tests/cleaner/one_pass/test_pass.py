@@ -297,6 +297,19 @@ def test_transaction_spans_segments_and_groups(tmp_path: Path) -> None:
     assert folder.headers()[0].count == 0
 
 
+def test_an_abort_in_the_active_segment_counts(tmp_path: Path) -> None:
+    """What it aborts does not replace the value that the key had before."""
+    folder = CompactedFolder(tmp_path)
+    folder.write((A, b"committed"))
+    folder.roll()
+    folder.write_transactional(9, (A, b"aborted"))
+    folder.roll()
+    folder.write_marker(9, ABORT)
+    folder.clean()
+
+    assert folder.rows() == [(0, A, b"committed")]
+
+
 def test_as_many_transactions_as_there_are(tmp_path: Path) -> None:
     """Tables of producers grow; hundreds of open transactions are told apart."""
     folder = CompactedFolder(tmp_path)

@@ -167,6 +167,18 @@ def test_delete_records_inside_a_batch(tmp_path: Path) -> None:
     assert folder.log.apply_retention(TIMESTAMP) == 0
 
 
+def test_retention_does_not_put_the_start_back(tmp_path: Path) -> None:
+    """Segments below the start go; the first one that stays begins before it."""
+    folder = LogFolder(tmp_path)
+    for _ in range(3):
+        folder.append(2)
+        folder.log.roll()
+    folder.log.delete_records(3)
+
+    assert folder.log.apply_retention(0) == 1
+    assert folder.log.log_start_offset == 3
+
+
 def test_delete_records_everything(folder: LogFolder) -> None:
     """-1 is the high watermark; the active segment stays until it rolls."""
     assert folder.log.delete_records(HIGH_WATERMARK) == 5

@@ -72,6 +72,17 @@ def test_what_came_meanwhile_is_taken_along(tmp_path: Path) -> None:
     assert (log.last_stable_offset, log.log_end_offset) == (9, 13)
 
 
+def test_an_abort_behind_the_last_fsyncs(tmp_path: Path) -> None:
+    """It is in the same segment, whose transaction index was copied before."""
+    folder, future = _folders(tmp_path)
+    abort(folder, 7)
+    _settle(future)
+    abort(folder, 8)
+
+    assert future.take_over(1 << 20)
+    assert folder.log.aborted_transactions(0, 6) == [(7, 0), (8, 3)]
+
+
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_what_is_deleted_meanwhile_stays_deleted(tmp_path: Path, *, is_settled: bool) -> None:
     """Segments that retention takes after they were copied are not in the new folder either."""
