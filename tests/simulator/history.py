@@ -104,6 +104,8 @@ _ORDERED: Final = 0.06
 """How many histories have each order of steps beside their own."""
 _FIRST_ORDERED: Final = 2000
 """The number of the first of the steps of the first order; each order has as many numbers."""
+_FORGETFUL: Final = 0.1
+"""In how many histories logs forget producers soon."""
 _MOST_TOPICS: Final = 3
 _OTHERS = frozenset({"wait", "burst", "fault", "mend", "judge", "directory", "memory"})
 """Kinds of steps that are of no part."""
@@ -127,11 +129,26 @@ THEMES: Final = (
 """Parts that meet: a history with a theme has few other steps than theirs."""
 
 
+_LONG: Final[Step] = ["wait", 70.0]
+_MOVES: Final[list[Step]] = [["move", 0.1, 0.1, f"{ROOT}/{each}", "dates"] for each in "ab"]
+_PRODUCE: Final[Step] = ["produce", 0.1, 0.1, 1, 600, 0, -1]
+_PUT: Final[Step] = ["put", 0.99, [[0, 80], [1, 80]], 0, -1]
+_SHORT_LIVED: Final = {
+    "cleanup.policy": "delete",
+    "segment.bytes": "200",
+    "retention.ms": "5000",
+    "segment.ms": "1000",
+}
+
+
 class Order(NamedTuple):
-    """Steps one after the other, at one place; kinds that are together come side by side."""
+    """Kinds of steps, or steps, one after the other; most of the kinds at one place.
+
+    Kinds that are together come side by side.
+    """
 
     part: str
-    kinds: tuple[str | tuple[str, ...], ...]
+    kinds: Sequence[str | tuple[str, ...] | Step]
     settings: Mapping[str, str] = MappingProxyType({})
     """Settings of the topics."""
     world: Mapping[str, float] = MappingProxyType({})
@@ -140,6 +157,8 @@ class Order(NamedTuple):
     """How long, in milliseconds, a client may pause between the steps of a burst."""
     is_wide: bool = False
     """Whether the steps go to several topics."""
+    parts: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    """Draws that parts have instead of their own."""
 
 
 ORDERS: Final = (
@@ -183,6 +202,29 @@ ORDERS: Final = (
         {"steals": 0.5, "yields": 0.0},
         is_wide=True,
     ),
+    # Smaller batches overtake a segment that could not be made, and the power brings it back.
+    Order(
+        "records",
+        (_PRODUCE, "shortage", _PRODUCE, "mend", ["produce", 0.1, 0.1, 1, 20, 0, -1], "power") * 2,
+        {"segment.bytes": "1000"},
+    ),
+    # The disk refuses moves at their beginning; then records come, and get old.
+    Order(
+        "moves",
+        ("shortage", *_MOVES, "mend", _PUT, _PUT, _LONG, _PUT, _LONG, "judge"),
+        parts={"moves": {"directories": 2}, "compacted": {"dates": _SHORT_LIVED}},
+    ),
+    # A member of a classic group stays for longer than offsets are kept, and leaves.
+    Order(
+        "members",
+        (
+            ["gather", 0.1, 0.1, 1, 5, False],
+            ["commit_as_member", 0.1, 0.1, 0.1, 8, ""],
+            *[_LONG, ["beat", 0.1, 0.1]] * 2,
+            *(["leave", 0.1, 0.1], _LONG, "judge"),
+        ),
+        parts={"members": {"larks": [[False, 100_000]]}, "groups": {"minutes": 2}},
+    ),
 )
 """Orders of steps that lead to places to which no single step leads."""
 
@@ -208,9 +250,6 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     own_rng = random.Random(f"{seed} scenes")
     has_scenes = own_rng.random() < _STAGED
     theme = Theme({}) if has_scenes else draw_theme(seed, parts)
-    for name, part in PARTS.items():
-        if hasattr(part, "settings_of"):
-            settings += part.settings_of(parts[name])
     weights = _draw_weights(rng, parts, theme.weights)
     kinds = list(weights)
     picks = rng.choices(kinds, list(weights.values()), k=count)
@@ -240,6 +279,10 @@ def draw(seed: int, count: int = STEPS) -> Plan:
     _draw_rare(seed, steps, parts)
     _draw_asks(seed, steps, parts)
     ordered = _draw_orders(seed, steps, parts)
+    for name, part in PARTS.items():
+        if hasattr(part, "settings_of"):
+            settings += part.settings_of(parts[name])
+    settings += _draw_expiry(seed)
     wishes = [list(each) for each in draw_wishes(rng, turn_of(seed, find_sites()))]
     plan = theme.shape(Plan(seed, world, settings, parts, steps, wishes))
     return plan._replace(world=plan.world | ordered)
@@ -274,6 +317,14 @@ def _draw_asks(seed: int, steps: Steps, parts: dict[str, Any]) -> None:
             steps.insert(at, (number, ["burst", asks] if len(asks) > 1 else asks[0]))
 
 
+def _draw_expiry(seed: int) -> list[str]:
+    """Return settings by which logs forget producers soon, in some histories."""
+    rng = random.Random(f"{seed} expiry")
+    name, values = "producer.id.expiration", (rng.choice((1_000, 60_000)), rng.choice((100, 5_000)))
+    forgets = rng.random() < _FORGETFUL
+    return [f"{name}.ms={values[0]}", f"{name}.check.interval.ms={values[1]}"] if forgets else []
+
+
 def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any]) -> dict[str, float]:
     """Have orders of steps come a few times between the steps, each by numbers of its own.
 
@@ -282,7 +333,7 @@ def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any]) -> dict[str, fl
     world: dict[str, float] = {}
     for at, order in enumerate(ORDERS):
         rng = random.Random(f"{seed} order {at}")
-        if parts[order.part] and rng.random() < _ORDERED:
+        if (parts[order.part] or order.parts) and rng.random() < _ORDERED:
             _draw_order(order, rng, steps, parts, _FIRST_ORDERED * (at + 1))
             pread_seconds, splits = rng.choice((0.0, 0.001, 0.05)), rng.choice((0.0, 0.3))
             world |= {"fsync_seconds": 0.0, "pread_seconds": pread_seconds, "splits": splits}
@@ -293,6 +344,8 @@ def _draw_orders(seed: int, steps: Steps, parts: dict[str, Any]) -> dict[str, fl
 def _draw_order(
     order: Order, rng: random.Random, steps: Steps, parts: dict[str, Any], number: int
 ) -> None:
+    for name, own in order.parts.items():
+        parts[name] |= own
     while order.is_wide and len(parts["records"]) < _MOST_TOPICS:
         parts["records"] = PARTS["records"].draw(rng)
     topics = parts["compacted"] if order.part == "compacted" else parts["records"]
@@ -303,7 +356,10 @@ def _draw_order(
     for _ in range(rng.choice((1, 2, 4))):
         at = rng.randrange(1, len(steps) + 1)
         where = [] if order.is_wide else [share(rng), share(rng)]
-        drawn = [_draw_ordered(each, rng, where, order.pauses) for each in order.kinds]
+        drawn = [
+            each if isinstance(each, list) else _draw_ordered(each, rng, where, order.pauses)
+            for each in order.kinds
+        ]
         steps[at:at] = enumerate(drawn, number)
         number += len(drawn)
 

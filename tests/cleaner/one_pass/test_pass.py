@@ -298,7 +298,7 @@ def test_transaction_spans_segments_and_groups(tmp_path: Path) -> None:
 
 
 def test_an_abort_in_the_active_segment_counts(tmp_path: Path) -> None:
-    """What it aborts does not replace the value that the key had before."""
+    """A record that it aborts does not replace the value that the key had before."""
     folder = CompactedFolder(tmp_path)
     folder.write((A, b"committed"))
     folder.roll()

@@ -55,7 +55,8 @@ def fit(plan: Plan) -> Plan:
         },
     }
     steps = [(number, each) for number, step in plan.steps for each in _flat(step)]
-    return plan._replace(parts=parts, steps=steps, wishes=[])
+    settings = [each for each in plan.settings if not each.startswith("producer.id.expiration")]
+    return plan._replace(settings=settings, parts=parts, steps=steps, wishes=[])
 
 
 def _flat(step: Step) -> Iterator[Step]:

@@ -130,7 +130,7 @@ class Groups:
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
-        self._retention_ms = drawn["minutes"] * 60_000
+        self.retention_ms = drawn["minutes"] * 60_000
         self._check_ms = _check_ms(drawn["minutes"])
         self.is_durable = drawn["is_durable"]
         self.groups = [GroupModel(name) for name in drawn["groups"]]
@@ -173,7 +173,7 @@ class Groups:
         now = self.tick()
         for group in self.judged:
             for register in group.registers.values():
-                register.restarted(now)
+                register.restarted(now, may_lose=way == "power" and not self.is_durable)
 
     def settled(self) -> None:
         """Note that what was found is the truth."""
@@ -282,7 +282,7 @@ class Groups:
         self._offset += 1
         epoch = self._offset % 3 - 1 if version >= _FIRST_WITH_EPOCH else -1
         value = Committed(self._offset, epoch, (f"{self._offset} " * size)[:size])
-        kept_ms = self._retention_ms if retention_ms == _NO_RETENTION else retention_ms
+        kept_ms = self.retention_ms if retention_ms == _NO_RETENTION else retention_ms
         return Write(value, self.tick(), self._history.now_ms + kept_ms, is_exact=is_exact)
 
     def judge_commit(
@@ -308,7 +308,7 @@ class Groups:
                 raise Wrong(f"{what} with {len(write.value.metadata)} characters was taken")
             write.is_sure = is_sure
             if is_sure and not group.members:
-                kept_ms = self._retention_ms if retention_ms == _NO_RETENTION else retention_ms
+                kept_ms = self.retention_ms if retention_ms == _NO_RETENTION else retention_ms
                 write.must_go_ms = self._history.now_ms + kept_ms
         elif code == (_UNKNOWN_ID if write.is_exact else _UNKNOWN_TOPIC):
             if is_sure and retention_ms == _NO_RETENTION:

@@ -169,6 +169,8 @@ class Members:
     def set_up(self) -> Action:
         """Have the offsets judged; the first member finds the coordinator."""
         self._groups.judged += self._companies
+        for each in self._companies:
+            each.retention_ms = self._groups.retention_ms
         yield from ()
 
     def play(self, kind: str, which: float, sender: float, *rest: Any) -> Action:

@@ -161,8 +161,9 @@ class Sending:
         """Send batches for several partitions in one request."""
         data: dict[tuple[str, bytes], list[tuple[int, bytes]]] = {}
         for lane, batch in batches:
+            lane.memory.expire(self.records.expired_ms)
             if batch.tries:
-                lane.log.sending_again(batch.sent)
+                lane.log.sending_again(batch.sent, is_known=not lane.memory.may_be_empty)
             else:
                 lane.log.sending(batch.sent)
             lane.memory.sending(batch)
@@ -205,6 +206,7 @@ class Sending:
 
     def note(self, lane: Lane, batch: Numbered, error: int, base: int) -> None:
         """Judge an answer, and note what it says of the log."""
+        lane.memory.expire(self.records.expired_ms)
         if error == 0:
             there = lane.memory.taken(batch, base)
             if there is not None:

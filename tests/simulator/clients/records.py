@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
 _POLICY_VIOLATION: Final = 44
 _NONE: Final = -1
+_DAY_MS: Final = 86_400_000
 _AGAIN: Final = 0.2
 """The share of offsets from which is fetched that were judged before."""
 _TRIES: Final = 3
@@ -113,8 +114,10 @@ class Records:
 
     def __init__(self, history: History, drawn: dict[str, Any]) -> None:
         self._history = history
-        flushes = "log.flush.interval.messages=1" in history.plan.settings
+        settings = dict(each.split("=") for each in history.plan.settings)
+        flushes = settings.get("log.flush.interval.messages") == "1"
         usual = {"flush.messages": "1"} if flushes else {}
+        self._forgets_ms = int(settings.get("producer.id.expiration.ms", 0))
         self.topics = {
             name: TopicModel(name, usual | each["settings"], each["partitions"])
             for name, each in drawn.items()
@@ -261,12 +264,23 @@ class Records:
 
     # Records.
 
+    @property
+    def expired_ms(self) -> int:
+        """The time of the newest batches whose producers logs may have forgotten."""
+        return self._history.now_ms - (self._forgets_ms or _DAY_MS)
+
     def make(
         self, count: int, size: int, codec: int, **fields: Any
     ) -> tuple[bytearray, tuple[int, ...]]:
-        """Return a batch of new records and their timestamps; ``fields`` are of its header."""
-        stamps = tuple(range(self._stamp, self._stamp + count * 1000, 1000))
-        self._stamp += count * 1000
+        """Return a batch of new records and their timestamps; ``fields`` are of its header.
+
+        Where producers are forgotten soon, the times are those of the clock.
+        """
+        step = 1 if self._forgets_ms else 1000
+        if self._forgets_ms:
+            self._stamp = max(self._stamp, self._history.now_ms)
+        stamps = tuple(range(self._stamp, self._stamp + count * step, step))
+        self._stamp += count * step
         self._values += 1
         filling = (b"%d " % self._values) * (size // 4 + 1)
         records = [

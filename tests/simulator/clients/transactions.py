@@ -751,7 +751,7 @@ class Transactions:
         if answer.error_code:
             raise Wrong(f"producers of {topic.name}-{partition}: error {answer.error_code}")
         try:
-            view.judge_producers(answer.active_producers)
+            view.judge_producers(answer.active_producers, self._sending.records.expired_ms)
         except Wrong as error:
             raise Wrong(f"{topic.name}-{partition}: {error}") from error
 

@@ -36,14 +36,14 @@ class Write:
     """One commit of a partition, or its deletion.
 
     ``end`` is when it was answered, None without an answer. ``expires_ms`` is when it may go by
-    itself, ``must_go_ms`` when it must, if nothing keeps it. A write that is exact names its topic
-    by id, so that it cannot reach another life. One of a transaction is hidden until that may be
-    committed, and open until that has ended.
+    itself, ``must_go_ms`` when it must, if nothing keeps it; members keep it up to ``kept_ms``. A
+    write that is exact names its topic by id, so that it cannot reach another life. One of a
+    transaction is hidden until that may be committed, and open until that has ended.
     """
 
     __slots__ = (
         *("end", "expires_ms", "is_aborted", "is_exact", "is_hidden", "is_open", "is_refused"),
-        *("is_sure", "must_go_ms", "start", "value"),
+        *("is_sure", "kept_ms", "must_go_ms", "start", "value"),
     )
 
     def __init__(
@@ -52,7 +52,7 @@ class Write:
         self.value = value
         self.start = start
         self.end: int | None = None
-        self.expires_ms = expires_ms
+        self.expires_ms, self.kept_ms = expires_ms, 0
         self.must_go_ms = float("inf")
         self.is_exact = is_exact
         self.is_sure = self.is_refused = self.is_aborted = self.is_hidden = self.is_open = False
@@ -156,15 +156,17 @@ class Register:
             if each.is_refused or each.is_hidden:
                 continue
             value = each.value if has_epoch else each.value._replace(epoch=NONE)
-            if value == found or (found == NOTHING and now_ms >= each.expires_ms):
+            is_over = now_ms >= max(each.expires_ms, each.kept_ms)
+            if value == found or (found == NOTHING and is_over):
                 return True
         return False
 
-    def restarted(self, now: int) -> None:
-        """Note that nothing is on its way any more."""
+    def restarted(self, now: int, *, may_lose: bool) -> None:
+        """Note that nothing is on its way any more, and that members may be forgotten."""
         self._began = now
         self._had_open = any(each.is_open for each in self._writes)
         for each in self._writes:
+            each.kept_ms *= not may_lose
             if each.end is None:
                 each.answered(now, is_sure=False)
         self.readings.clear()
@@ -194,21 +196,26 @@ class Register:
         else:
             self.past = []
         truth = Write(found, now, min((each.expires_ms for each in same), default=0))
+        truth.kept_ms = min((each.kept_ms for each in same), default=0)
         truth.must_go_ms = min((each.must_go_ms for each in same), default=truth.must_go_ms)
         self._set(truth, now)
 
-    def keep(self, since_ms: int, now_ms: int) -> None:
+    def keep(self, since_ms: int, now_ms: int, retention_ms: int) -> None:
         """Note that members kept what is committed from expiring between two moments."""
         for each in self._writes:
-            if each.expires_ms >= since_ms:
+            if max(each.expires_ms, each.kept_ms) >= since_ms:
                 each.expires_ms = max(each.expires_ms, now_ms)
+                each.kept_ms = now_ms + retention_ms
 
 
 class GroupModel:
     """One group: a register for each partition of each topic, and its members, if it has some.
 
-    ``protocol`` is that of the members: ``classic``, ``consumer`` or ``both``.
+    ``protocol`` is that of the members: ``classic``, ``consumer`` or ``both``. Offsets stay for
+    ``retention_ms`` behind the last member; in the other protocols they expire by their own time.
     """
+
+    retention_ms = 0
 
     def __init__(self, name: str, members: Sequence[Any] = (), protocol: str = "classic") -> None:
         self.name = name
@@ -233,7 +240,7 @@ class GroupModel:
         """Note that a member is known: if it was before, it kept offsets since its last answer."""
         for (topic, _), register in self.registers.items() if was_sure else ():
             if member.id in self.find_sure(now_ms, topic):
-                register.keep(member.seen_ms, now_ms)
+                register.keep(member.seen_ms, now_ms, self.retention_ms)
         member.seen_ms = now_ms
 
     def find_member(self, share: float) -> Any:

@@ -144,9 +144,9 @@ class LogModel:
         """Note that a batch is on its way: the log may have it from now on."""
         self.perhaps.setdefault(sent.body, []).append(sent)
 
-    def sending_again(self, sent: Sent) -> None:
-        """Note that a producer's batch is on its way once more: the log has it once at most."""
-        is_there = any(
+    def sending_again(self, sent: Sent, *, is_known: bool) -> None:
+        """Note that a batch is on its way once more; of a known producer the log has it once."""
+        is_there = is_known and any(
             each.sent.body == sent.body and each.last >= self.may_start for each in self.kept
         )
         self.again[sent.body] = sent

@@ -105,6 +105,21 @@ class Memory:
         """Tell whether the log may know nothing of the producer, whose batches were deleted."""
         return None in self._worlds
 
+    def expire(self, before_ms: int) -> None:
+        """Note that a log may have forgotten the producer, unless one of its batches is newer."""
+        batches = {each for world in self._worlds if world for each in world.batches}
+        old = {each for each in batches if each.sent.timestamps[-1] <= before_ms}
+        for each in old:
+            each.may_be_forgotten = True
+        if None not in self._worlds and any(
+            world.batches[-1] in old for world in self._worlds if world
+        ):
+            self._worlds.append(None)
+            for each in self._unanswered:
+                each.expected.append(Outcome(0))
+                self.log.sending_again(each.sent, is_known=False)
+            self._serve()
+
     def sending(self, batch: Numbered) -> None:
         """Note that a batch is on its way."""
         batch.tries += 1
