@@ -34,7 +34,7 @@
 #   make docs         write the generated documents and the sample server.yaml
 #   make messages     write the tables of messages from Kafka's jars
 #   make image-check  build the container image without an engine and run it
-#   make jars         Apache Kafka's, the Spark connector's and Delta's jars from Maven, for the tests
+#   make jars         Apache Kafka's, the Spark connector's, Delta's and Iceberg's jars from Maven, for the tests
 #   make prometheus   Debian's Prometheus and promtool beside the tests, without root
 #   make schemas      what Grafana and Kubernetes take, from their own schemas, for the tests
 #   make s3-server    moto, the S3 server of the tests of tables in object storage
@@ -272,6 +272,7 @@ jars:
 	@tests/kafka/jars.sh tests/connector connector-jars
 	@tests/kafka/jars.sh tests/catalogue catalogue-jars
 	@tests/kafka/jars.sh tests/delta delta-jars
+	@tests/kafka/jars.sh tests/iceberg iceberg-jars
 
 PROMETHEUS := $(or $(SILTSTONE_CACHE),.cache)/prometheus
 prometheus: $(PROMETHEUS)/usr/bin/promtool

@@ -19,8 +19,9 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 
-from siltstone.pipeline.engine import Engine
+from siltstone.pipeline.engine import Engine, SparkEngine
 from siltstone.pipeline.errors import BadOption, Refused
+from siltstone.pipeline.sinks.iceberg_spark import SparkTable
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
 from siltstone.pipeline.sinks.staging import Folder, StagedFile, conflict
@@ -86,7 +87,13 @@ class IcebergSink(Lake):
         self._overwrite(state, files, self._tasks() if replaces else [])
 
     def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
-        table, tasks = self._table, self._tasks()
+        table = self._table
+        if table is not None and rewrite.changes and isinstance(engine, SparkEngine):
+            name = self._catalog_name
+            if name and SparkTable.is_known(engine.session, name):
+                SparkTable(engine.session, name, self._identifier).merge(table, state, rewrite)
+                return ()
+        tasks = self._tasks()
         found: list[list[StagedFile] | None] = [None] * len(tasks)
         if table is not None and rewrite.changes:
             work = partial(_rewrite, rewrite, table.metadata, table.io)

@@ -40,7 +40,7 @@ _SNAPSHOT: Final = "spark.databricks.delta.snapshotPartitions"
 FAST_START: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for small jobs and tests: the start takes a third less, the rest is slower."""
 _CHECK: Final = "import siltstone.pipeline.reading.scan, sys; print(sys.version_info[:2])"
-_RELEASE_OF_DELTA: Final = re.compile(r"delta-spark_(\d+\.\d+)_")
+_RELEASE_OF_JAR: Final = re.compile(r"(?:delta-spark_|iceberg-spark-runtime-)(\d+\.\d+)_")
 _SECONDS: Final = 60
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 
@@ -182,15 +182,15 @@ def check_jar(jar: Path) -> str:
     """Return the path of a jar.
 
     Raises:
-        SourceUnavailable: it is missing, or Delta's for another release of Spark.
+        SourceUnavailable: it is missing, or Delta's or Iceberg's for another release of Spark.
     """
     import pyspark  # noqa: PLC0415 - as above
 
-    wanted = _RELEASE_OF_DELTA.match(jar.name)
+    wanted = _RELEASE_OF_JAR.match(jar.name)
     if wanted is not None and not pyspark.__version__.startswith(f"{wanted[1]}."):
         raise SourceUnavailable(
             f"{jar} is for Spark {wanted[1]} and PySpark is {pyspark.__version__}; take the jars "
-            "of Delta's package for that release"
+            "of that package for this release"
         )
     if not jar.is_file():
         raise SourceUnavailable(f"the jar {jar} is missing; make jars copies the connector's")

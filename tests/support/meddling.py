@@ -14,8 +14,7 @@ from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
 from siltstone.pipeline.errors import PipelineError
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, SnapshotSummary, snapshot
 from siltstone.pipeline.jobs.stream import stream
-from siltstone.pipeline.sinks import staging
-from siltstone.pipeline.sinks.delta_spark import SparkTable
+from siltstone.pipeline.sinks import delta_spark, iceberg_spark, staging
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.staging import StagedFile
 from siltstone.pipeline.sinks.state import TableState
@@ -189,7 +188,8 @@ class Watched:
             (LocalEngine, "run"),
             (SparkEngine, "run"),
             (DeltaTable, "merge"),
-            (SparkTable, "merge"),
+            (delta_spark.SparkTable, "merge"),
+            (iceberg_spark.SparkTable, "merge"),
             (DeltaTable, "create_write_transaction"),
             (Transaction, "commit_transaction"),
         ):
@@ -197,7 +197,7 @@ class Watched:
 
     def _wrap(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str) -> None:
         original = getattr(kind, name)
-        is_commit = kind in {DeltaTable, SparkTable, Transaction}  # `working` has the step after it
+        is_commit = kind not in {Lake, LocalEngine, SparkEngine}  # `working` has the step after it
 
         def wrapped(*arguments: Any, **named: Any) -> Any:
             self._step(f"before {name}")

@@ -36,17 +36,17 @@ def start(jars: Iterable[Path] = (), *, scratch: Path) -> SparkSession:
     return open_session("tests", master="local[2,2]", conf=conf, jars=jars)
 
 
-def delta_jars() -> list[Path]:
-    """Return the jars of Delta's package for the release of Spark that is here.
+def package_jars(name: str) -> list[Path]:
+    """Return the jars of Delta's or Iceberg's package for the release of Spark that is here.
 
     Raises:
         LookupError: they are not in the cache, and Maven cannot bring them, or are for another.
     """
     release = ".".join(pyspark.__version__.split(".")[:2])
-    copy_jars(Path(__file__).parents[1] / "delta", "delta-jars")
-    found = sorted((cache_folder() / "delta-jars").glob("*.jar"))
-    if not any(f"_{release}_" in jar.name for jar in found):
-        raise LookupError(f"the tests have no package of Delta for Spark {release}")
+    copy_jars(Path(__file__).parents[1] / name, f"{name}-jars")
+    found = sorted((cache_folder() / f"{name}-jars").glob("*.jar"))
+    if not any(f"{release}_2.13-" in jar.name for jar in found):
+        raise LookupError(f"the tests have no package of {name} for Spark {release}")
     return found
 
 

@@ -101,10 +101,13 @@ def test_a_worker_without_us_is_told_before_a_job_fails(tmp_path: Path) -> None:
         session.check_worker(str(stranger))
 
 
-def test_a_package_for_another_release_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "jar", ["delta-spark_1.0_2.13-4.4.0.jar", "iceberg-spark-runtime-1.0_2.13-1.12.0.jar"]
+)
+def test_a_package_for_another_release_is_named(tmp_path: Path, jar: str) -> None:
     """Spark would end with an error of Java about a method."""
     with pytest.raises(SourceUnavailable, match=r"jar is for Spark 1\.0 and PySpark is"):
-        session.check_jar(tmp_path / "delta-spark_1.0_2.13-4.4.0.jar")
+        session.check_jar(tmp_path / jar)
 
 
 def test_a_missing_jar_is_named(tmp_path: Path) -> None:
