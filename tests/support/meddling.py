@@ -154,15 +154,18 @@ class Watched:
 
     def _watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(staging, "_PAUSE_SECONDS", 0.0)
-        committed, commit = Lake.committed, Lake.commit
+        committed = Lake.committed
         replacing: list[bool] = []
 
-        def note_mode(sink: Any, *arguments: Any, replaces: bool) -> str:
-            replacing.append(replaces)
-            try:
-                return commit(sink, *arguments, replaces=replaces)
-            finally:
-                replacing.pop()
+        def note_mode(method: Callable[..., str]) -> Callable[..., str]:
+            def noted(sink: Lake, *arguments: Any, **named: Any) -> str:
+                replacing.append(named.get("replaces", False))  # a job may run within a commit
+                try:
+                    return method(sink, *arguments, **named)
+                finally:
+                    replacing.pop()
+
+            return noted
 
         def watch(
             sink: Lake,
@@ -173,14 +176,15 @@ class Watched:
             def working() -> Iterable[StagedFile]:
                 self._step("a commit begins")
                 kept = work()
-                self._committed(state, replaces=bool(replacing and replacing[-1]))
+                self._committed(state, replaces=replacing[-1])
                 self._step("it is made")
                 return kept
 
             return committed(sink, state, files, working)
 
         monkeypatch.setattr(Lake, "committed", watch)
-        monkeypatch.setattr(Lake, "commit", note_mode)
+        for name in ("commit", "merge"):
+            monkeypatch.setattr(Lake, name, note_mode(getattr(Lake, name)))
         for kind, name in (
             (Lake, "look"),
             (Lake, "state"),
