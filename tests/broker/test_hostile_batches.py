@@ -2,7 +2,7 @@
 
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from siltstone.protocol.errors import (
 )
 from siltstone.protocol.records import compression
 from siltstone.protocol.records.build import frame_batch
+from siltstone.protocol.records.record import unfold_records
 from tests.support.batches import make_batch
 from tests.support.clock import now
 from tests.support.produce_requests import request_entity
@@ -38,11 +39,11 @@ def unpacking(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the threads that have opened batches."""
     names: list[str] = []
 
-    def unpack(codec: int, data: memoryview) -> bytes:
+    def unpack(codec: int, data: memoryview, max_record_bytes: int) -> Iterator[bytes]:
         names.append(threading.current_thread().name)
-        return compression.decompress(codec, data)
+        return unfold_records(codec, data, max_record_bytes)
 
-    monkeypatch.setattr("siltstone.storage.appending.validation.decompress", unpack)
+    monkeypatch.setattr("siltstone.storage.appending.validation.unfold_records", unpack)
     return names
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from siltstone.broker.api import BY_KEY
+from tests.support.newer_than_kio import versions_in_kio
 
 CLIENTS: Final = ("java", "librdkafka", "kafka-python", "aiokafka", "franz-go")
 _FRAMES: Final = Path(__file__).parents[1] / "data" / "frames"
@@ -28,7 +29,7 @@ def exchanges_of(client: str) -> Iterator[Exchange]:
         row = json.loads(line)
         request = bytes.fromhex(row["request"])
         key, version = (int.from_bytes(request[at : at + 2], "big") for at in (4, 6))
-        if version in BY_KEY[key].versions:  # otherwise the answer has another version
+        if version in versions_in_kio(BY_KEY[key]):  # otherwise the answer has another version
             yield Exchange(client, key, version, request, bytes.fromhex(row["answer"]))
 
 
