@@ -70,9 +70,9 @@ def go_on(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     event = threading.Event()
     opens: Callable[..., Any] = LogManager.load
 
-    def wait(manager: LogManager) -> Any:
+    def wait(manager: LogManager, *given: Any) -> Any:
         assert event.wait(60)
-        return opens(manager)
+        return opens(manager, *given)
 
     monkeypatch.setattr(LogManager, "load", wait)
     return event
