@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, get_args, get_type_hints
+
+from kio.index import UnknownEntity
 
 from bench.connection import request_class
 from siltstone.broker.api import BY_KEY
@@ -45,13 +48,19 @@ DESCRIBE_TOPIC_PARTITIONS: Final = 75
 
 
 def message(key: int, /, version: int | None = None, **values: Any) -> Any:
-    """Return a request of the newest version that both brokers serve, or of the given one.
+    """Return a request of the newest version that kio knows of those served, or of the given one.
 
     A nested message is a dictionary of its fields.
     """
-    if version is None:
-        version = BY_KEY[key].versions[-1]
-    return _made(request_class(key, version), values)
+    return _made(_newest(key) if version is None else request_class(key, version), values)
+
+
+@cache
+def _newest(key: int) -> Any:
+    for version in reversed(BY_KEY[key].versions):
+        with suppress(UnknownEntity):
+            return request_class(key, version)
+    raise LookupError(f"kio knows no version of API {key}")
 
 
 def _made(kind: Any, values: Mapping[str, Any]) -> Any:
