@@ -8,8 +8,9 @@ An io thread reads the bytes; the loop opens them a record at a time, in shares.
 """
 
 import codecs
+from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from siltstone.broker.http.api.questions import SHARE_SECONDS, BadQuestion, Question, shown
 from siltstone.broker.http.credentials import Reader
@@ -30,7 +31,9 @@ MAX_RECORDS: Final = 200
 MAX_HEADERS: Final = 20
 MAX_OFFSET: Final = (1 << 63) - 1
 SHOWN_BYTES: Final = 4096
-"""How much of a key, a value or a header is shown."""
+"""How much of a key or a value is shown."""
+SHOWN_OF_HEADERS: Final = 256
+"""How much of a header's name, and of its value, is shown."""
 WINDOW_BYTES: Final = 1 << 20
 LOOKED_BYTES: Final = 16 << 20
 """How much of a log one answer looks through, beside the last batch."""
@@ -40,6 +43,9 @@ BATCH_BYTES: Final = 16 << 20
 _GROWTH: Final = 8
 _AT_ONCE: Final = 2
 _PLACES = ("offset", "time_ms", "before")
+
+Shown: TypeAlias = dict[str, Any]
+"""A record in the form of the answer."""
 
 
 class RecordReaders:
@@ -134,7 +140,7 @@ class RecordPages:
             "end_offset": end,
             "from_offset": look.first,
             "next_offset": look.next,
-            "records": [describe(each) for each in records],
+            "records": records,
         }
 
 
@@ -149,7 +155,8 @@ class _Chunk(NamedTuple):
 class Look:
     """Looks through a log up to ``end``, for records with a key if one is given.
 
-    ``first`` and ``next`` are the range of offsets that was looked through.
+    ``first`` and ``next`` are the range of offsets that was looked through. Of a record is kept
+    what is shown: a compressed batch may be a thousand times as large once it is open.
     """
 
     def __init__(self, log: Log, io: IoThreads, end: int, key: bytes | None = None) -> None:
@@ -161,14 +168,14 @@ class Look:
         self._left = LOOKED_BYTES
         self._share = LoopShare(SHARE_SECONDS)
 
-    async def forward(self, offset: int, limit: int) -> list[Record]:
+    async def forward(self, offset: int, limit: int) -> list[Shown]:
         """Return the first records from an offset on.
 
         Raises:
             KafkaError: The log cannot be read.
         """
         self.first = self.next = min(max(offset, self._log.log_start_offset), self._end)
-        found: list[Record] = []
+        found: list[Shown] = []
         while self.next < self._end and self._left > 0:
             chunk = await self._io.run(self._read, self.next, self._end)
             if chunk is None:
@@ -177,11 +184,11 @@ class Look:
                 if len(found) == limit:
                     return found
                 found.append(record)
-                self.next = record.offset + 1
+                self.next = record["offset"] + 1
             self.next = chunk.next_offset
         return found
 
-    async def backward(self, before: int, limit: int) -> list[Record]:
+    async def backward(self, before: int, limit: int) -> list[Shown]:
         """Return the last records below an offset, in their order.
 
         Windows of offsets are read, each before the one before and wider, since a compacted log has
@@ -192,7 +199,7 @@ class Look:
         """
         start = self._log.log_start_offset
         self.first = self.next = min(max(before, start), self._end)
-        found: list[Record] = []
+        found: list[Shown] = []
         width, upto = limit, self._end
         while self.first > start and len(found) < limit and self._left > 0:
             left = self._left
@@ -204,13 +211,16 @@ class Look:
             if chunks:
                 begin = max(start, min(begin, BatchHeader.read(chunks[0].octets).base_offset))
             for chunk in reversed(chunks):
-                found[:0] = [each async for each in self._open(chunk, begin, self.first)]
+                last: deque[Shown] = deque(maxlen=limit)
+                async for record in self._open(chunk, begin, self.first):
+                    last.append(record)
+                found[:0] = last
             self.first = upto = begin
             half_windows = WINDOW_BYTES // 2 * width // max(1, left - self._left)
             width = max(1, min(width * _GROWTH, half_windows))
-        if len(found) > limit:
+        if len(found) >= limit:
             del found[: len(found) - limit]
-            self.first = found[0].offset
+            self.first = found[0]["offset"]
         return found
 
     async def _read_range(self, begin: int, end: int, upto: int) -> list[_Chunk] | None:
@@ -247,17 +257,17 @@ class Look:
         aborted = self._log.aborted_transactions(offset, read.next_offset)
         return _Chunk(octets, read.next_offset, aborted)
 
-    async def _open(self, chunk: _Chunk, begin: int, end: int) -> AsyncIterator[Record]:
+    async def _open(self, chunk: _Chunk, begin: int, end: int) -> AsyncIterator[Shown]:
         for _, batch in find_committed(chunk.octets, chunk.aborted):
             if batch is None:
                 continue
             for record in iterate_records(batch):
                 await self._share.rest()
                 if begin <= record.offset < end and self._key in (None, record.key):
-                    yield record
+                    yield describe(record)
 
 
-def describe(record: Record) -> dict[str, Any]:
+def describe(record: Record) -> Shown:
     """Return a record in the form of the answer."""
     headers = record.headers[:MAX_HEADERS]
     return {
@@ -265,16 +275,16 @@ def describe(record: Record) -> dict[str, Any]:
         "timestamp_ms": record.timestamp,
         "key": show(record.key),
         "value": show(record.value),
-        "headers": [[show(name), show(value)] for name, value in headers],
+        "headers": [[show(each, SHOWN_OF_HEADERS) for each in header] for header in headers],
         "more_headers": len(record.headers) - len(headers),
     }
 
 
-def show(octets: bytes | None) -> dict[str, Any] | None:
+def show(octets: bytes | None, most: int = SHOWN_BYTES) -> dict[str, Any] | None:
     """Return the size of a key or value, and its beginning: as text, or as hex without UTF-8."""
     if octets is None:
         return None
-    beginning = octets[:SHOWN_BYTES]
+    beginning = octets[:most]
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         text = decoder.decode(beginning, final=len(beginning) == len(octets))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -118,6 +119,21 @@ async def test_bytes_are_cut_and_shown_as_what_they_are(broker: Running) -> None
     (record,) = (await told(broker))["records"]
     assert record["key"] == {"size": 2, "hex": "ff00"}
     assert record["value"] == {"size": 8001, "text": "a" + "ü" * 2047}
+
+
+async def test_what_unfolds_is_not_kept(broker: Running) -> None:
+    """A batch of some KiB has 60 MB of values; of each the beginning stays."""
+    log = await make_log(broker)
+    append(log, [(b"k", bytes(1 << 20))] * 60, codec=ZSTD)
+    tracemalloc.start()
+    try:
+        found = await told(broker, limit=60)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert [each["value"]["size"] for each in found["records"]] == [1 << 20] * 60
+    assert peak < 20 << 20
 
 
 async def test_aborted_records_and_markers_are_left_out(broker: Running) -> None:
