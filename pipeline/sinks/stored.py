@@ -21,7 +21,6 @@ from siltstone.pipeline.sinks.state import TableState
 from siltstone.pipeline.stores import join
 
 _STAGING: Final = "_siltstone-"
-_EMPTY: Final = "part-empty.parquet"
 _AT_ONCE: Final = 16
 
 
@@ -90,25 +89,28 @@ class StoredFolder:
             SinkFailed: The store does not take them.
         """
         del replaces  # no file would have another
-        names = [file.name for file in files]
+        names = [file.name for file in files] or [self.folder.new_name()]
+        made = list(names)  # no name that another job may have
         try:
             with full_disk_told(self.place):
-                self._place(names, schema)
+                self._place(names, schema, is_empty=not files)
+                made.append(STATE_FILE)
                 with self._files.open_output_stream(self._at(STATE_FILE)) as opened:
                     opened.write(state.to_json().encode())
         except BaseException:
-            for name in (*names, _EMPTY, STATE_FILE):
+            for name in made:
                 with suppress(OSError):
                     self._files.delete_file(self._at(name))
             raise
         return state.job
 
-    def _place(self, names: Sequence[str], schema: pa.Schema) -> None:
-        if not names:
-            pq.write_table(schema.empty_table(), self._at(_EMPTY), filesystem=self._files)
-        with ThreadPoolExecutor(_AT_ONCE) as threads:
-            list(threads.map(self._move, names))
-        if len(self.files()) != max(1, len(names)):
+    def _place(self, names: Sequence[str], schema: pa.Schema, *, is_empty: bool) -> None:
+        if is_empty:
+            pq.write_table(schema.empty_table(), self._at(names[0]), filesystem=self._files)
+        else:
+            with ThreadPoolExecutor(_AT_ONCE) as threads:
+                list(threads.map(self._move, names))
+        if len(self.files()) != len(names):
             raise conflict(self.place, FileExistsError("it has other files"))
 
     def _move(self, name: str) -> None:

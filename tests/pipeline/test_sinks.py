@@ -32,6 +32,7 @@ from siltstone.pipeline.sinks.staging import (
     write_tables,
 )
 from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.stored import StoredFolder
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from tests.support import lakes
 
@@ -766,3 +767,21 @@ def test_the_catalogue_is_closed(tmp_path: Path) -> None:
 
     opened = {path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
     assert not [path for path in opened if path.name == "catalog.db"]
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_stored_folder_that_was_filled_meanwhile_stays_as_it_is(
+    tmp_path: Path, count: int
+) -> None:
+    """The job that comes second takes away its own files alone; one without rows has one, too."""
+    first, second = (StoredFolder(f"file://{tmp_path}/new") for _ in range(2))
+    (tmp_path / "new").mkdir()
+    staged = [write_tables(each.folder, SCHEMA, [rows(7)])[:count] for each in (first, second)]
+    first.commit(state("first", 8), SCHEMA, staged[0], replaces=False)
+    before = sorted(first.files())
+
+    with pytest.raises(Conflict):
+        second.commit(state("second", 8), SCHEMA, staged[1], replaces=False)
+
+    assert sorted(first.files()) == before
+    assert len(before) == 2
