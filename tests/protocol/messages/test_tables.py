@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 import pytest
 
+from siltstone.broker.net.buffers import LARGE
 from siltstone.protocol import core
 from siltstone.protocol.core import read_head
 from siltstone.protocol.errors import ProtocolError
@@ -491,13 +492,16 @@ def test_any_length_below_0_is_null_where_null_may_be(length: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_long_bytes_of_a_request_are_not_copied(version: int) -> None:
-    """Each page of a copy would be made while the loop stands still."""
+    """Each page of a copy would be made while the loop stands still.
+
+    A frame with so many has a buffer of its own, which is kept until the answer.
+    """
 
     class Octets(NamedTuple):
         octets: Annotated[bytes | memoryview, "octets"] = b""
 
     message = Message(99, 0, 1, 1, Octets)
-    for size, kind in ((128 * 1024 - 1, bytes), (128 * 1024, memoryview)):
+    for size, kind in ((LARGE - 1, bytes), (LARGE, memoryview)):
         frame = bytearray(message.write(version, Octets(b"o" * size)))
         for table, read in readers(message, version):
             row, end = read(table, frame, 0, len(frame), 9)
