@@ -174,7 +174,7 @@ class Cleaner:
                     latest=mapped.latest,
                     now_ms=started_ms,
                     retention_ms=log.config.delete_retention_ms,
-                    first_uncleanable=log.first_uncleanable_offset,
+                    high_watermark=log.high_watermark,
                     producers=log.producers,
                 )
                 groups = self._copy_groups(log, replace, copied, transactions, started_ms)

@@ -32,8 +32,9 @@ class LogToClean:
     """Segments below the first uncleanable offset, oldest first, and facts that decide about them.
 
     The dirty section is from ``first_dirty_offset``, inclusive, to ``first_uncleanable_offset``,
-    exclusive, which is the base of the segment after the last one here. ``aborted`` has the aborted
-    transactions of the whole log, since a marker may lie after these segments.
+    exclusive, which is the base of the segment after the last one here. A batch that ends at the
+    ``high_watermark`` keeps its header: nothing else has the end of the log. ``aborted`` has the
+    aborted transactions of the whole log, since a marker may lie after these segments.
     """
 
     topic_partition: TopicPartition
@@ -43,6 +44,7 @@ class LogToClean:
     segments: tuple[ReadableSegment, ...]
     first_dirty_offset: int
     first_uncleanable_offset: int
+    high_watermark: int
     aborted: tuple[AbortedTransaction, ...] = ()
     producers: tuple[LastOfProducer, ...] = ()
 
@@ -75,6 +77,7 @@ class LogToClean:
             ),
             first_dirty_offset=first_dirty_offset,
             first_uncleanable_offset=first_uncleanable_offset,
+            high_watermark=log.log_end_offset,
             aborted=aborted_in(segments),
             producers=last_of_producers(list(log.producers.producers.items())),
         )

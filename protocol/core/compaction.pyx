@@ -682,7 +682,7 @@ cdef class RecordFilter:
     cdef readonly long long horizons_reached, next_horizon, latest
     cdef readonly int status
     cdef readonly Py_ssize_t size
-    cdef long long now, retention, first_uncleanable
+    cdef long long now, retention, high_watermark
     cdef OffsetMap offsets
     cdef Transactions transactions
     cdef LastOfProducer* producers
@@ -701,7 +701,7 @@ cdef class RecordFilter:
 
     def __cinit__(
         self, OffsetMap offsets not None, Transactions transactions not None: Transactions[Any], *,
-        long long latest, long long now_ms, long long retention_ms, long long first_uncleanable,
+        long long latest, long long now_ms, long long retention_ms, long long high_watermark,
         object producers: Iterable[tuple[int, int, int]] = (),
     ):
         cdef list rows = sorted(producers)
@@ -711,7 +711,7 @@ cdef class RecordFilter:
         self.latest = latest
         self.now = now_ms
         self.retention = retention_ms
-        self.first_uncleanable = first_uncleanable
+        self.high_watermark = high_watermark
         self.last_offset = -1
         self.needed = HEADER_SIZE
         self.next_horizon = INT64_MAX
@@ -970,7 +970,7 @@ cdef class RecordFilter:
 
     cdef bint keeps_header(self, Header* header) noexcept nogil:
         cdef long long last_offset = header.base_offset + header.last_offset_delta
-        return last_offset + 1 == self.first_uncleanable or self.is_last_of_producer(header, last_offset)
+        return last_offset + 1 == self.high_watermark or self.is_last_of_producer(header, last_offset)
 
     cdef bint is_last_of_producer(self, Header* header, long long last_offset) noexcept nogil:
         cdef Py_ssize_t low = 0

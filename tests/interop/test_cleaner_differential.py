@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.differential import ORDERS, Twins
 from tests.support.dump import complaints_about_cleaned
-from tests.support.kafka import RELEASE_BEFORE, KafkaJars, KafkaTools
+from tests.support.kafka import KafkaJars, KafkaTools
 from tests.support.kafka_cleaner import KafkaCleaner
 
 FOLDERS = int(os.environ.get("DIFFERENTIAL_FOLDERS") or 10)
@@ -34,16 +34,8 @@ pytestmark = [
 
 @pytest.fixture
 def kafka(kafka_jars: KafkaJars, tmp_path: Path) -> Iterator[KafkaCleaner]:
-    """Kafka's cleaner of the release before, in a JVM of this test.
-
-    That of 4.4.0 leaves the same records in more segments, which is not followed yet: seed 4.
-    """
-    assert kafka_jars  # it skips where they cannot be had
-    try:
-        cleaner = KafkaCleaner(KafkaJars.find(RELEASE_BEFORE), tmp_path)
-    except LookupError as lack:
-        pytest.skip(str(lack))
-    with cleaner:
+    """Kafka's cleaner, in a JVM of this test."""
+    with KafkaCleaner(kafka_jars, tmp_path) as cleaner:
         yield cleaner
 
 

@@ -55,6 +55,7 @@ public final class CleanerDriver {
             case "clean":
                 return clean(words);
             case "close":
+                log.prepareActiveSegmentForClose(); // as LogManager does since 4.4.0: it trims the indexes
                 log.close();
                 return "ok";
             default:

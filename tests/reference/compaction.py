@@ -510,14 +510,14 @@ def is_superseded(offset: int, last_offset_of_key: int) -> bool:
 
 
 def keeps_header(
-    header: BatchHeader, first_uncleanable: int, producers: Sequence[tuple[int, int, int]]
+    header: BatchHeader, high_watermark: int, producers: Sequence[tuple[int, int, int]]
 ) -> bool:
     """Tell whether the header of a batch stays when none of its records does.
 
     Recovery learns a producer's sequence from its last batch (KAFKA-5490), and the log end offset
-    from the last batch of the pass (KAFKA-17076).
+    from the last batch of the log (KAFKA-17076, KAFKA-20452).
     """
-    return header.next_offset == first_uncleanable or is_last_of_producer(header, producers)
+    return header.next_offset == high_watermark or is_last_of_producer(header, producers)
 
 
 def is_last_of_producer(header: BatchHeader, producers: Sequence[tuple[int, int, int]]) -> bool:
@@ -551,7 +551,7 @@ class RecordFilter:
         latest: int,
         now_ms: int,
         retention_ms: int,
-        first_uncleanable: int,
+        high_watermark: int,
         producers: Iterable[tuple[int, int, int]] = (),
     ) -> None:
         self.last_offset = -1
@@ -569,7 +569,7 @@ class RecordFilter:
         self.latest = latest
         self._now = now_ms
         self._retention = retention_ms
-        self._first_uncleanable = first_uncleanable
+        self._high_watermark = high_watermark
         self._producers = tuple(producers)
         self._output = bytearray()
 
@@ -722,7 +722,7 @@ class RecordFilter:
     ) -> bytearray | memoryview | None:
         """Return what stays of a batch, None if nothing does."""
         kept = header.count if mode is Mode.WHOLE else sum(fate in _KEPT for fate in fates)
-        if not kept and not keeps_header(header, self._first_uncleanable, self._producers):
+        if not kept and not keeps_header(header, self._high_watermark, self._producers):
             return None
         self.batches_written += 1
         self.records_written += kept

@@ -70,7 +70,7 @@ def expect(log: LogToClean, *, usable: int, now_ms: int) -> Expected:
         latest_offset=latest,
         now_ms=now_ms,
         delete_retention_ms=log.config.delete_retention_ms,
-        first_uncleanable_offset=log.first_uncleanable_offset,
+        high_watermark=log.high_watermark,
         producers=log.producers,
     )
     transactions = CleanedTransactionMetadata(log.aborted)

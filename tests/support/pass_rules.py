@@ -46,7 +46,7 @@ class Rules:
     latest_offset: int
     now_ms: int
     delete_retention_ms: int
-    first_uncleanable_offset: int
+    high_watermark: int
     producers: Sequence[LastOfProducer] = ()
 
 
@@ -109,11 +109,11 @@ def batch_retention(header: BatchHeader, rules: Rules, *, discards_all: bool) ->
     """Decide what happens if no record stays.
 
     From the last batch of an active producer recovery learns the sequence (KAFKA-5490), and from
-    the last batch of the pass the log end offset (KAFKA-17076).
+    the last batch of the log its end (KAFKA-17076, KAFKA-20452).
     """
     if is_last_of_producer(header, rules.producers):
         return BatchRetention.RETAIN_EMPTY
-    if header.next_offset == rules.first_uncleanable_offset:
+    if header.next_offset == rules.high_watermark:
         return BatchRetention.RETAIN_EMPTY
     return BatchRetention.DELETE if discards_all else BatchRetention.DELETE_EMPTY
 

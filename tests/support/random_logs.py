@@ -179,6 +179,7 @@ class RandomLog:
             segments=tuple(self.segments),
             first_dirty_offset=first_dirty_offset,
             first_uncleanable_offset=end_offset,
+            high_watermark=end_offset + self.chance.choice([0, 5]),
             aborted=tuple(sorted(self.aborted, key=lambda each: each.first_offset)),
             producers=tuple(
                 sorted(

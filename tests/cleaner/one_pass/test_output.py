@@ -32,6 +32,7 @@ def log_in(path: Path, *, interval: int = 4096) -> LogToClean:
         segments=(),
         first_dirty_offset=0,
         first_uncleanable_offset=0,
+        high_watermark=0,
     )
 
 
@@ -149,6 +150,7 @@ def test_legacy_overflow_is_split_by_a_pass(tmp_path: Path) -> None:
         segments=(segment,),
         first_dirty_offset=0,
         first_uncleanable_offset=far + 1,
+        high_watermark=far + 1,
     )
     result = folder.cleaner.clean(log, lambda new, _: swapped.extend(new), lambda: None)
 

@@ -246,6 +246,18 @@ def test_last_batch_of_the_round_stays_empty(tmp_path: Path) -> None:
     assert [(header.base_offset, header.count) for header in folder.headers()] == [(0, 1), (1, 0)]
 
 
+def test_last_batch_of_the_round_goes_where_records_follow(tmp_path: Path) -> None:
+    """They tell where the log ends: nothing empty is left for it (KAFKA-20452)."""
+    folder = CompactedFolder(tmp_path)
+    write_each(folder, (A, b"1"), (None, b"2"))
+    folder.roll()
+    folder.write((B, b"3"))
+
+    folder.clean()
+
+    assert [(header.base_offset, header.count) for header in folder.headers()] == [(0, 1), (2, 1)]
+
+
 def test_aborted_data_goes_whatever_its_keys(tmp_path: Path) -> None:
     """The marker stays as long as data was seen, then gets its horizon, then goes."""
     folder = CompactedFolder(tmp_path)

@@ -88,7 +88,7 @@ def run(  # what a pass is given
             latest=builder.latest,
             now_ms=now,
             retention_ms=10,
-            first_uncleanable=FAR,
+            high_watermark=FAR,
             producers=producers,
         )
         if is_opened:
@@ -230,7 +230,7 @@ def test_growth_keeps_every_key(core: Any) -> None:
             large = offsets.memory_bytes
             copied = core.RecordFilter(
                 offsets, core.Transactions(()), latest=builder.latest, now_ms=0, retention_ms=0,
-                first_uncleanable=FAR,
+                high_watermark=FAR,
             )  # fmt: skip
             copied.copy(make_batch([(key, b"") for key in keys[:500]]))
 
@@ -326,7 +326,7 @@ def test_output_goes_on_until_it_is_cleared(core: Any) -> None:
     with core.OffsetMap(1 << 16, SECRET) as offsets:
         copied = core.RecordFilter(
             offsets, core.Transactions(()), latest=-1, now_ms=0, retention_ms=0,
-            first_uncleanable=FAR,
+            high_watermark=FAR,
         )  # fmt: skip
         for batch in batches[:100]:
             copied.copy(batch)
