@@ -394,7 +394,7 @@ def _contents(wheel: Path) -> dict[str, int]:
 
 
 def _split(requirement: str) -> tuple[str, str]:
-    match = re.match(r"([\w.-]+)(.*)", requirement)
+    match = re.match(r"([\w.-]+)([^;]*)", requirement)
     assert match is not None
     return normal(match[1]), ",".join(sorted(match[2].split(","), reverse=True))
 

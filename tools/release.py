@@ -35,6 +35,8 @@ GLIBC: Final = "2.28"
 """Of the oldest system that a wheel runs on: Debian 10, RHEL 8, Ubuntu 18.10."""
 SUITES: Final = ("bookworm", "trixie", "sid")
 """Suites of Debian, with Python 3.11, 3.13 and 3.14: each builds a wheel and tries it."""
+MOST_KIB: Final = 45_000_000 >> 10
+"""Of an installation with all that it needs, without Spark, as `du` counts it."""
 _LEAST: Final = "ca-certificates,python3"
 _PACKAGES: Final = {
     "least": _LEAST,
@@ -45,7 +47,7 @@ UNTRIED: Final = (  # docs/releasing.md has them, too
     "wheels and images for aarch64: only the workflow has such a processor, and builds on it",
     "Python 3.12: no Debian has it; the workflow builds and tests on it",
     "systems older than Debian 12: auditwheel reads which glibc the symbols of a wheel need",
-    "musllinux: google-re2 and lz4 have no such wheels; Alpine builds from source",
+    "musllinux: google-re2 has no such wheel; Alpine builds from source",
     "publishing: the index, its attestations and the image need the repository's own identity",
 )
 _WORKFLOWS: Final = (
@@ -107,6 +109,20 @@ def check_tag(tag: str) -> None:
     """
     if tag != f"v{VERSION}":
         raise FailedError(f"the tag is {tag}, the code is v{VERSION}: change siltstone/__init__.py")
+
+
+def check_size(told: str) -> None:
+    """Compare what a try of a wheel says to have installed with `MOST_KIB`.
+
+    Raises:
+        FailedError: It is more, or it is not said.
+    """
+    installed = re.search(r"installed (\d+) KiB", told)
+    if installed is None or int(installed[1]) > MOST_KIB:
+        raise FailedError(
+            f"an installation may have {MOST_KIB} KiB: look with du -k at what has grown, or take "
+            f"another library (docs/decisions/0012-the-codecs.md)\n{told}"
+        )
 
 
 def build_wheel(tree: Path, folder: Path) -> Path:
@@ -179,7 +195,9 @@ def roots() -> None:
         dist.mkdir(parents=True)
         shutil.copy(wheel, dist)
         shutil.copytree(ROOT / "examples" / "testing", testing)
-        sys.stdout.write(f"{suite}, {wheel.name}:\n{bare.run('sh', '-c', _TRY)}")
+        told = bare.run("sh", "-c", _TRY)
+        sys.stdout.write(f"{suite}, {wheel.name}:\n{told}")
+        check_size(told)
 
 
 def readme() -> None:

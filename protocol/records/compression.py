@@ -8,17 +8,19 @@ broker. The codecs are C libraries that work without the GIL, and are imported w
 is read too), LZ4 frames of independent 64 KiB blocks, and zstd frames.
 """
 
+import struct
+import sys
 import zlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from siltstone.protocol.errors import CorruptMessage, InvalidRecord
 
 if TYPE_CHECKING:
-    import zstandard
-    from typing_extensions import Buffer
+    from types import ModuleType
 
-    _Context = TypeVar("_Context", zstandard.ZstdCompressor, zstandard.ZstdDecompressor)
+    from typing_extensions import Buffer
 
 NONE: Final = 0
 GZIP: Final = 1
@@ -50,15 +52,20 @@ _XERIAL_BLOCK = 32 << 10
 
 _LZ4_FAST_LEVELS = (None, 9)
 _LZ4_HIGH_LEVELS = (3, 12)
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
+_LZ4_BLOCK = 64 << 10
+_LZ4_STORED = 1 << 31
+_LZ4_BLOCK_CHECKSUM = 0x10
+_LZ4_CONTENT_SIZE = 0x08
+_LZ4_CONTENT_CHECKSUM = 0x04
+_LZ4_SIZES = {0x40: 64 << 10, 0x50: 256 << 10, 0x60: 1 << 20, 0x70: 4 << 20}
+_UINT32 = (1 << 32) - 1
 _ZSTD_LEVEL = 3
-_ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 
-# Creating a zstd context costs as much as opening a batch of 16 KiB, so idle contexts are kept
-# here. A context in use is in no list. Removing and adding a context are atomic, so any thread may
-# do it.
-_packers: "list[zstandard.ZstdCompressor]" = []
-_unpackers: "list[zstandard.ZstdDecompressor]" = []
-_KEPT_CONTEXT_BYTES = 8 << 20
+# Creating a zstd compressor costs as much as packing a batch of some KiB, so idle ones are kept
+# here. One in use is not in the list. Removing and adding are atomic, so any thread may do it.
+_packers: "list[Any]" = []
 
 
 def compress(codec: int, data: "Buffer", level: int | None = None) -> bytes:
@@ -157,11 +164,11 @@ def _gunzip(data: memoryview, cap: int) -> "Iterator[bytes]":
 
 
 def _snappy(data: memoryview, level: int | None) -> bytes:  # noqa: ARG001 - snappy has no levels
-    import snappy  # noqa: PLC0415 - loaded when first used
+    import cramjam  # noqa: PLC0415 - loaded when first used
 
-    parts = [_XERIAL_HEADER]
+    parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK):
-        block = snappy.compress(bytes(data[start : start + _XERIAL_BLOCK]))
+        block = cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK])
         parts += (len(block).to_bytes(4, "big"), block)
     return b"".join(parts)
 
@@ -189,7 +196,7 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
 
     The library allocates the size that the block states, so the size is checked first.
     """
-    import snappy  # noqa: PLC0415 - loaded when first used
+    import cramjam  # noqa: PLC0415 - loaded when first used
 
     size = shift = 0
     for byte in block[:5]:
@@ -202,109 +209,168 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
     if size > min(room, MAX_DECOMPRESSED_BYTES):
         raise _too_large(min(cap, MAX_DECOMPRESSED_BYTES))
     try:
-        part: bytes = snappy.uncompress(bytes(block))
-    except snappy.UncompressError as error:
-        raise _junk(SNAPPY, error.__cause__ or error) from error
-    return part
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise _junk(SNAPPY, error) from error
 
 
 def _lz4(data: memoryview, level: int | None) -> bytes:
-    """Write FLG 0x60, BD 0x40. Kafka's level 9 means lz4's fast compressor, others the high one."""
-    import lz4.frame  # noqa: PLC0415 - loaded when first used
+    """Write a frame without checksums or content size, of independent blocks of 64 KiB.
+
+    The library packs each block as a frame of its own, with checksums, of which the block is taken.
+    Kafka's level 9 means lz4's fast compressor, others the high one.
+    """
+    import cramjam  # noqa: PLC0415 - loaded when first used
 
     low, high = _LZ4_HIGH_LEVELS
-    frame: bytes = lz4.frame.compress(
-        data,
-        compression_level=0 if level in _LZ4_FAST_LEVELS else max(low, min(level or 0, high)),
-        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
-        block_linked=False,
-        content_checksum=False,
-        block_checksum=False,
-        store_size=False,
-    )
-    return frame
+    height = 0 if level in _LZ4_FAST_LEVELS else max(low, min(level or 0, high))
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK):
+        packer = cramjam.lz4.Compressor(height, content_checksum=False, block_linked=False)
+        packer.compress(bytes(data[start : start + _LZ4_BLOCK]))
+        frame = bytes(packer.finish())
+        begin = _lz4_header_size(frame)
+        size = int.from_bytes(frame[begin : begin + 4], "little") & ~_LZ4_STORED
+        parts.append(frame[begin : begin + 4 + size])
+    parts.append(bytes(4))
+    return b"".join(parts)
 
 
-def _unlz4(data: memoryview, cap: int) -> "Iterator[bytes]":
-    """Read one frame; linked blocks are refused, because Java's reader cannot read them."""
-    import lz4.frame  # noqa: PLC0415 - loaded when first used
+def _unlz4(data: memoryview, cap: int) -> "Iterator[bytes]":  # noqa: ARG001 - a block has a limit
+    """Read one frame; linked blocks are refused, because Java's reader cannot read them.
 
-    if len(data) < 7 or data[4] & 0xE0 != 0x60:
-        raise _junk(LZ4, "it is no frame of version 1 with independent blocks")
-    frame = lz4.frame.LZ4FrameDecompressor()
-    room = cap
-    feed: Buffer = data
-    while not frame.eof:
+    A checksum of the whole content is not compared, as in Java's reader.
+    """
+    position = _lz4_header_size(data)
+    flags, largest = _read_lz4_header(bytes(data[:position]))
+    has_checksums = flags & _LZ4_BLOCK_CHECKSUM
+    room = bytearray(min(8 * len(data), largest))
+    unfolded = 0
+    while head := int.from_bytes(data[position : position + 4], "little"):
+        start, size = position + 4, head & ~_LZ4_STORED
+        position = start + size + (4 if has_checksums else 0)
+        if size > largest or position > len(data):
+            raise _junk(LZ4, "it is cut short, or a block is too large for its header")
+        block: Buffer = data[start : start + size]
+        if has_checksums:
+            block = _unlz4_checked(data[start - 4 : position], data[5])
+        elif head == size:
+            room, written = _unlz4_block(block, room, largest)
+            block = memoryview(room)[:written]
+        view = memoryview(block)
+        unfolded += len(view)
+        for begin in range(0, len(view), _CHUNK):
+            yield bytes(view[begin : begin + _CHUNK])
+    position += 8 if flags & _LZ4_CONTENT_CHECKSUM else 4
+    if position != len(data):
+        raise _junk(LZ4, "it is cut short, or bytes follow the frame")
+    if flags & _LZ4_CONTENT_SIZE and data[6:14] != unfolded.to_bytes(8, "little"):
+        raise _junk(LZ4, "it has more or fewer bytes than its header says")
+
+
+def _unlz4_block(block: "Buffer", room: bytearray, largest: int) -> tuple[bytearray, int]:
+    """Decompress a block into `room`, or more if it needs more; return that, and what it filled."""
+    import cramjam  # noqa: PLC0415 - loaded when first used
+
+    while True:
         try:
-            part = frame.decompress(feed, max_length=min(room + 1, _CHUNK))
-        except RuntimeError as error:
-            raise _junk(LZ4, error) from error
-        room -= len(part)
-        if not part and not frame.eof:
-            raise _junk(LZ4, "it is cut short")
-        yield part
-        feed = b""
-    if frame.unused_data:
-        raise _junk(LZ4, "bytes follow the frame")
+            return room, cramjam.lz4.decompress_block_into(block, room)
+        except cramjam.DecompressionError as error:
+            if len(room) >= largest:
+                raise _junk(LZ4, error) from error
+        room = bytearray(min(4 * len(room), largest))
+
+
+def _unlz4_checked(block: memoryview, sizes: int) -> "Buffer":
+    """Decompress a block that has its length and checksum with it, as a frame of its own."""
+    import cramjam  # noqa: PLC0415 - loaded when first used
+
+    descriptor = bytes((0x70, sizes))
+    head = (_LZ4_MAGIC, descriptor, bytes((_check_byte(descriptor),)))
+    try:
+        return cramjam.lz4.decompress(b"".join((*head, block, bytes(4))))
+    except cramjam.DecompressionError as error:
+        raise _junk(LZ4, error) from error
+
+
+def _lz4_header_size(frame: "Sequence[int]") -> int:
+    return 15 if len(frame) > 4 and frame[4] & _LZ4_CONTENT_SIZE else 7
+
+
+@lru_cache(64)
+def _read_lz4_header(head: bytes) -> tuple[int, int]:
+    """Return a frame's flags and the size that its blocks may have."""
+    if len(head) < 7 or head[:4] != _LZ4_MAGIC or head[4] & 0xE3 != 0x60:
+        raise _junk(LZ4, "it is no frame of version 1 with independent blocks")
+    if head[5] not in _LZ4_SIZES or head[-1] != _check_byte(head[4:-1]):
+        raise _junk(LZ4, "the checksum or the block size of its header is wrong")
+    return head[4], _LZ4_SIZES[head[5]]
+
+
+def _check_byte(descriptor: bytes) -> int:
+    """Return the last byte of an lz4 header: the second of the xxh32 of what is before it.
+
+    A descriptor has 2 or 10 bytes; xxh32 takes fewer than 16 without rounds.
+    """
+    whole = len(descriptor) & ~3
+    mixed = 374_761_393 + len(descriptor)
+    for (word,) in struct.iter_unpack("<I", descriptor[:whole]):
+        mixed = _turn(mixed + word * 3_266_489_917, 17) * 668_265_263
+    for byte in descriptor[whole:]:
+        mixed = _turn(mixed + byte * 374_761_393, 11) * 2_654_435_761
+    mixed &= _UINT32
+    for shift, factor in ((15, 2_246_822_519), (13, 3_266_489_917), (16, 1)):
+        mixed = (mixed ^ mixed >> shift) * factor & _UINT32
+    return mixed >> 8 & 0xFF
+
+
+def _turn(word: int, bits: int) -> int:
+    word &= _UINT32
+    return word << bits | word >> 32 - bits
+
+
+def _load_zstd() -> "ModuleType":
+    """Return the module of Python's own library, or what is that for older ones."""
+    if sys.version_info >= (3, 14):
+        from compression import zstd  # noqa: PLC0415 - loaded when first used
+    else:
+        from backports import zstd  # noqa: PLC0415 - loaded when first used
+    return zstd
 
 
 def _zstd(data: memoryview, level: int | None) -> bytes:
-    import zstandard  # noqa: PLC0415 - loaded when first used
-
+    zstd = _load_zstd()
     if level not in {None, _ZSTD_LEVEL}:
-        return zstandard.ZstdCompressor(level=level).compress(data)
-    packer = _packers.pop() if _packers else zstandard.ZstdCompressor(level=_ZSTD_LEVEL)
-    packed = packer.compress(data)
-    _keep(_packers, packer)
+        packed: bytes = zstd.compress(data, level)
+        return packed
+    packer = _packers.pop() if _packers else zstd.ZstdCompressor(_ZSTD_LEVEL)
+    packed = packer.compress(data, packer.FLUSH_FRAME)
+    _packers.append(packer)
     return packed
 
 
 def _unzstd(data: memoryview, cap: int) -> "Iterator[bytes]":
-    """Read all frames. They are checked first: the library does not report a frame that is cut."""
-    import zstandard  # noqa: PLC0415 - loaded when first used
-
+    """Read all frames. A decompressor is for one, and is given that alone: it copies the rest."""
+    zstd = _load_zstd()
     room = cap
-    unpacker = _unpackers.pop() if _unpackers else zstandard.ZstdDecompressor()
     try:
-        _check_zstd_frames(data)
-        with unpacker.stream_reader(data, read_across_frames=True) as stream:
-            while part := stream.read(min(room + 1, _CHUNK)):
+        while True:
+            size = zstd.get_frame_size(data)
+            frame = zstd.ZstdDecompressor()
+            feed: Buffer = data[:size]
+            while not frame.eof:
+                part = frame.decompress(feed, min(room + 1, _CHUNK))
                 room -= len(part)
-                yield part
-    except zstandard.ZstdError as error:
+                if part:
+                    yield part
+                elif not frame.eof:
+                    raise _junk(ZSTD, "it is cut short")
+                feed = b""
+            data = data[size:]
+            if not data:
+                return
+    except zstd.ZstdError as error:
         raise _junk(ZSTD, error) from error
-    _keep(_unpackers, unpacker)
-
-
-def _keep(idle: "list[_Context]", context: "_Context") -> None:
-    """Put a context back for the next call of any thread, unless it has grown large."""
-    if context.memory_size() <= _KEPT_CONTEXT_BYTES:
-        idle.append(context)
-
-
-def _check_zstd_frames(data: memoryview) -> None:
-    """Follow the block lengths to the very end of the last frame (RFC 8878 §3.1.1)."""
-    import zstandard  # noqa: PLC0415 - loaded when first used
-
-    position = 0
-    while position < len(data) or not position:
-        frame = data[position:]
-        if frame[1:4] == _ZSTD_SKIPPABLE and frame[0] >> 4 == 5:
-            position += 8 + int.from_bytes(frame[4:8], "little")
-            continue
-        checksum = 4 if zstandard.get_frame_parameters(frame).has_checksum else 0
-        position += zstandard.frame_header_size(frame)
-        last = False
-        while not last:
-            head = int.from_bytes(data[position : position + 3], "little")
-            last = head & 1 == 1
-            is_run = head >> 1 & 3 == 1
-            position += 3 + (1 if is_run else head >> 3)
-            if position > len(data):
-                raise _junk(ZSTD, "it is cut short")
-        position += checksum
-    if position > len(data):
-        raise _junk(ZSTD, "it is cut short")
 
 
 _COMPRESS = {GZIP: _gzip, SNAPPY: _snappy, LZ4: _lz4, ZSTD: _zstd}

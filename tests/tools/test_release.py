@@ -42,6 +42,14 @@ def test_a_tag_of_another_version_is_refused() -> None:
         release.check_tag("v9.9.9")
 
 
+def test_an_installation_that_has_grown_is_refused() -> None:
+    """A try of a wheel says the size; one that says none is no try."""
+    release.check_size("to the first acknowledgement 9000 ms, installed 43945 KiB\n")
+    for told in ("installed 43946 KiB", ""):
+        with pytest.raises(release.FailedError, match="43945 KiB"):
+            release.check_size(told)
+
+
 def test_actions_are_pinned_by_digest() -> None:
     """A tag can be moved to other code; the comment says which version a digest is."""
     for workflow in WORKFLOWS:

@@ -6,6 +6,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import cramjam
 import lz4.frame
 import pytest
 import snappy
@@ -172,14 +173,13 @@ def test_cve_2023_34455_a_snappy_length_sets_nothing_aside(
 ) -> None:
     """The library, which would make room for it, is never asked."""
     given: list[bytes] = []
-    real = snappy.uncompress
+    real = cramjam.snappy.decompress_raw
 
-    def uncompress(block: bytes) -> bytes:
+    def decompress_raw(block: bytes) -> cramjam.Buffer:
         given.append(block)
-        unfolded: bytes = real(block)
-        return unfolded
+        return real(block)
 
-    monkeypatch.setattr(snappy, "uncompress", uncompress)
+    monkeypatch.setattr(cramjam.snappy, "decompress_raw", decompress_raw)
     with pytest.raises(CorruptMessage):
         decompress(SNAPPY, bytes.fromhex(data))
 
@@ -197,13 +197,85 @@ def test_lz4_takes_all_of_kafkas_levels(level: int | None) -> None:
     assert decompress(LZ4, compress(LZ4, MIXED, level)) == MIXED
 
 
-def test_lz4_with_sizes_and_checksums_is_read() -> None:
-    """Other writers say the content size and add checksums."""
-    frame = lz4.frame.compress(
-        MIXED, block_linked=False, store_size=True, content_checksum=True, block_checksum=True
-    )
+@given(st.binary(max_size=300), st.integers(1, 1000))
+def test_our_lz4_is_lz4(text: bytes, times: int) -> None:
+    """The reference reads what we write, with its blocks that did not shrink."""
+    assert lz4.frame.decompress(compress(LZ4, text * times)) == text * times
 
-    assert decompress(LZ4, frame) == MIXED
+
+def frame_of(data: bytes, size: int, *flags: str) -> bytes:
+    """Return a frame as another writer makes it."""
+    made: bytes = lz4.frame.compress(
+        data, block_linked=False, block_size=size, store_size="content_size" in flags,
+        content_checksum="content_checksum" in flags, block_checksum="block_checksum" in flags,
+    )  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("size", [4, 5, 6, 7])
+@pytest.mark.parametrize("has_size", ["", "content_size"])
+@pytest.mark.parametrize("has_checksum", ["", "content_checksum"])
+@pytest.mark.parametrize("has_checksums", ["", "block_checksum"])
+def test_lz4_of_other_writers_is_read(
+    size: int, has_size: str, has_checksum: str, has_checksums: str
+) -> None:
+    """Blocks of 64 KiB to 4 MiB, with or without each field that a frame may have."""
+    data = MIXED * 25
+
+    assert decompress(LZ4, frame_of(data, size, has_size, has_checksum, has_checksums)) == data
+
+
+@pytest.mark.parametrize("flags", ["content_size", "content_checksum", "block_checksum"])
+def test_lz4_cut_anywhere_is_corrupt(flags: str) -> None:
+    """Each byte of a frame is needed."""
+    packed = frame_of(b"abc" * 50, 4, flags)
+
+    for length in range(len(packed)):
+        with pytest.raises(CorruptMessage):
+            decompress(LZ4, packed[:length])
+
+
+@pytest.mark.parametrize(
+    ("flags", "position"),
+    [("", 0), ("", 4), ("", 5), ("", 6), ("content_size", 6), ("content_size", 14),
+     ("block_checksum", -6)],
+)  # fmt: skip
+def test_a_wrong_byte_of_an_lz4_frame_is_corrupt(flags: str, position: int) -> None:
+    """Magic, flags, block size, content size, and the checksums of header and block."""
+    packed = bytearray(frame_of(b"abc" * 50, 4, flags))
+    packed[position] ^= 1
+
+    with pytest.raises(CorruptMessage):
+        decompress(LZ4, packed)
+
+
+def test_an_lz4_frame_that_lies_about_its_size_is_corrupt() -> None:
+    """The header, whose checksum is right, says another size than the blocks have."""
+    honest, other = (frame_of(b"abc" * count, 4, "content_size") for count in (50, 51))
+
+    with pytest.raises(CorruptMessage, match="more or fewer"):
+        decompress(LZ4, other[:15] + honest[15:])
+
+
+def test_an_lz4_block_larger_than_the_header_says_is_corrupt() -> None:
+    """A block of 4 MiB in a frame of 64 KiB blocks, packed or not."""
+    for data in (bytes(MIB), MIXED):
+        small, large = frame_of(b"a", 4), frame_of(data, 7)
+
+        with pytest.raises(CorruptMessage):
+            decompress(LZ4, small[:7] + large[7:])
+
+
+def test_lz4_takes_room_only_for_what_unfolds() -> None:
+    """Blocks that may have 4 MiB, and have little, cost little."""
+    packed = frame_of(b"abc" * 50, 7)
+    tracemalloc.start()
+
+    decompress(LZ4, packed)
+
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 << 10
 
 
 def test_linked_lz4_blocks_are_refused() -> None:
