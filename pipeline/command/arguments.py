@@ -67,9 +67,10 @@ def _add_replay(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--partitions", choices=("same", "key"), default="same", help="key: by the hash of the key"
     )
-    parser.add_argument("--progress", type=_path, metavar="DIR", help="go on where it says")
     parser.add_argument(
-        "--exactly-once", action="store_true", help="transactions, with the progress in them"
+        "--exactly-once",
+        action="store_true",
+        help="transactions, with the progress in them, from which a later run goes on",
     )
     _add_reading(parser)
     _add_engine(parser)

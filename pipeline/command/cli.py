@@ -156,7 +156,6 @@ def _replay(options: Namespace) -> int:
         topic=options.topic,
         rate=settings.size("--rate", options.rate) if options.rate else 0,
         by_key=options.partitions == "key",
-        progress=options.progress,
         exactly_once=options.exactly_once,
     )
     read = read_options(options)

@@ -1,9 +1,8 @@
 """``replay``: a table, or a range of a topic, back into a topic.
 
 Timestamps and headers are kept, and so is the partition, unless keys are to choose it. A task sends
-the rows of one source partition or file in their order. Without ``--exactly-once`` each row arrives
-at least once: progress is noted when the broker has acknowledged, so after a crash the records sent
-since then are sent again. With it, rows and progress are in the same transactions.
+the rows of one source partition or file in their order. With ``--exactly-once`` rows and progress
+are in the same transactions, and a later run goes on. Without it each run sends everything.
 """
 
 import hashlib
@@ -11,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from pyarrow import fs
@@ -39,7 +37,6 @@ class ReplaySpec:
     topic: str
     rate: int = 0
     by_key: bool = False
-    progress: Path | None = None
     exactly_once: bool = False
 
 
@@ -89,7 +86,6 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
             topic=spec.topic,
             rate=spec.rate // max(1, min(len(parts), engine.cores)) if spec.rate else 0,
             by_key=spec.by_key,
-            progress=spec.progress,
             exactly_once=spec.exactly_once,
             job=name_of(spec),
             place=there.place,

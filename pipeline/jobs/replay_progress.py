@@ -7,11 +7,12 @@ may differ. The progress of another replay is refused and never used.
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 from siltstone.pipeline.errors import Refused
 from siltstone.pipeline.jobs.replay_source import Part
 
+PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SHOWN: Final = 80
 
 
@@ -47,38 +48,34 @@ class Progress:
             raise ValueError(f"that is no progress of a replay: {error!r}") from error
 
 
-class Noted(NamedTuple):
-    """The noted progress of a part, or None; and text: where it is and how to delete it."""
-
-    text: bytes | None
-    where: str
-    remedy: str
-
-
-def begin(part: Part, target: str, ends: Mapping[int, int], noted: Noted) -> Progress:
+def begin(
+    part: Part, target: str, ends: Mapping[int, int], key: str = "", note: bytes | None = None
+) -> Progress:
     """Return the progress from which a part goes on; without a note, that of the part's start.
 
-    ``target`` names the cluster and the topic, and ``ends`` are the present ends of its partitions.
+    ``target`` names the cluster and the topic, ``ends`` are the present ends of its partitions, and
+    the note is the record of a key in the topic of all progress.
 
     Raises:
         Refused: The noted progress is not of this replay.
     """
-    if noted.text is None:
+    if note is None:
         return Progress(
             origin=part.origin, target=target, start=part.start, following=part.start, records=0
         )
     try:
-        stored = Progress.from_json(noted.text)
+        stored = Progress.from_json(note)
     except ValueError:
-        said = noted.text[:_SHOWN].decode(errors="replace")
+        said = note[:_SHOWN].decode(errors="replace")
         why = f"it does not say of which topics it is, as earlier versions left it ({said})"
     else:
         why = _difference(part, target, ends, stored)
         if not why:
             return stored
     raise Refused(
-        f"{noted.where} is not the progress of this replay: {why}; {noted.remedy} to send "
-        "everything, or from startingOffsets on"
+        f"the record {key} of the topic {PROGRESS_TOPIC} is not the progress of this replay: "
+        f"{why}; delete that topic, which has the progress of all replays, to send everything, or "
+        "from startingOffsets on"
     )
 
 

@@ -22,10 +22,10 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic, Offset
 
 from siltstone.pipeline.client.login import for_librdkafka
 from siltstone.pipeline.errors import BadOption, PipelineError, SourceUnavailable
+from siltstone.pipeline.jobs.replay_progress import PROGRESS_TOPIC
 from siltstone.pipeline.jobs.replay_source import Part
 from siltstone.storage.clock import Clock
 
-PROGRESS_TOPIC: Final = "siltstone-replay-progress"
 _SECONDS: Final = 10.0
 _TRIES: Final = (1.0, 3.0, 6.0)  # seconds; a refused login is reported after the first
 _REFUSALS: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL})  # noqa: SLF001  # so local ones are named

@@ -38,7 +38,6 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["replay", "parquet:/t", "--topic", "t", "--progress", "hdfs://n/p"],
         ["audit", "t", "--json", "gs://b/report.json"],
         ["plan", "t", "--json", "abfss://b/plan.json"],
     ],

@@ -239,9 +239,8 @@ def test_a_replay(
     assert done.returncode == 0, done.stderr
 
     to = ("--topic", topic, "--bootstrap", pipeline_broker.bootstrap)
-    progress = ("--progress", str(tmp_path / "progress"))
-    done = place.run_any("replay", f"{kind}:{target}", *to, *progress)
-    again = place.run_any("replay", f"{kind}:{target}", *to, *progress)
+    done = place.run_any("replay", f"{kind}:{target}", *to, "--exactly-once")
+    again = place.run_any("replay", f"{kind}:{target}", *to, "--exactly-once")
 
     assert done.returncode == 0, done.stderr
     rows = read_rows(pipeline_broker.bootstrap, topic)

@@ -15,7 +15,8 @@ from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused, SourceUnavailable
 from siltstone.pipeline.jobs.export import ExportSpec, export
 from siltstone.pipeline.jobs.replay import ReplaySpec, file_of, name_of, replay
-from siltstone.pipeline.sinks.kafka import PROGRESS_TOPIC, look_at, make_producer, read_progress
+from siltstone.pipeline.jobs.replay_progress import PROGRESS_TOPIC
+from siltstone.pipeline.sinks.kafka import look_at, make_producer, read_progress
 from siltstone.pipeline.sinks.staging import Folder
 from tests.support.broker import ADDRESS, SiltstoneProcess, a_process
 from tests.support.produced import create_topic, delete_topic, produce
@@ -58,96 +59,74 @@ def test_a_file_elsewhere_in_the_store() -> None:
         file_of(table, "s3://lake/tt/a.parquet")
 
 
-@pytest.mark.parametrize("exactly_once", [False, True])
-def test_goes_on_after_a_crash(
-    broker: SiltstoneProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, exactly_once: bool
-) -> None:
-    """A run that is killed is gone on with; exactly once, and else at least once, in order."""
-    run = Run(broker, f"crash-{exactly_once}")
-    wanted: dict[str, Any] = {"exactly_once": exactly_once}
-    if not exactly_once:
-        wanted["progress"] = tmp_path / "progress"
+def test_goes_on_after_a_crash(broker: SiltstoneProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed is gone on with, and each record arrives exactly once."""
+    run = Run(broker, "crash")
 
-    summary, crashes = run_with_crashes(run, monkeypatch, **wanted)
+    summary, crashes = run_with_crashes(run, monkeypatch, exactly_once=True)
 
-    expected = read_rows(broker.bootstrap, "source")
     assert crashes >= 3
     assert summary.skipped
-    found = run.rows()
-    if exactly_once:
-        assert found == expected
-    else:
-        assert list(dict.fromkeys(map(repr, found))) == list(map(repr, expected))
+    assert run.rows() == read_rows(broker.bootstrap, "source")
 
 
-@pytest.mark.parametrize("exactly_once", [False, True])
-def test_a_topic_that_was_made_again(
-    broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool
-) -> None:
+def test_a_topic_that_was_made_again(broker: SiltstoneProcess) -> None:
     """Progress of the topic that had the name before says nothing of the new one."""
-    run = Run(broker, f"again-{exactly_once}")
-    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
-    run(**wanted)
-    assert run(**wanted).records == 0
-    assert run(**wanted).skipped == COUNT
+    run = Run(broker, "again")
+    run(exactly_once=True)
+    assert run(exactly_once=True).records == 0
+    assert run(exactly_once=True).skipped == COUNT
     delete_topic(broker.bootstrap, run.topic)
     run = Run(broker, run.topic)
 
     with pytest.raises(Refused, match=r"not the progress of this replay: .* made again; delete"):
-        run(**wanted)
+        run(exactly_once=True)
 
     assert run.rows() == []
 
 
-@pytest.mark.parametrize("exactly_once", [False, True])
-def test_another_range(broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool) -> None:
+def test_another_range(broker: SiltstoneProcess) -> None:
     """Records that were never sent are not said to exist; a part of those sent is."""
-    run = Run(broker, f"range-{exactly_once}")
-    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path / "progress"}
+    run = Run(broker, "range")
     late = {"startingOffsets": '{"source":{"0":100,"1":100}}'}
-    sent = run(options=late, **wanted)
+    sent = run(options=late, exactly_once=True)
     assert (sent.records, sent.skipped) == (COUNT - 200, 0)
 
     with pytest.raises(Refused, match="it has 100 to 150, and what is asked for begins at 0"):
-        run(options={"endingOffsets": '{"source":{"0":50,"1":50}}'}, **wanted)
+        run(options={"endingOffsets": '{"source":{"0":50,"1":50}}'}, exactly_once=True)
     with pytest.raises(Refused, match="other records of it are asked for"):
-        run(options={**late, "timestampFrom": "2020-01-01"}, **wanted)
+        run(options={**late, "timestampFrom": "2020-01-01"}, exactly_once=True)
 
     later = {"startingOffsets": '{"source":{"0":120,"1":130}}'}
-    assert run(options=later, **wanted).skipped == COUNT - 200
+    assert run(options=later, exactly_once=True).skipped == COUNT - 200
     assert len(run.rows()) == COUNT - 200
 
 
-def test_progress_beyond_the_targets_end(broker: SiltstoneProcess, tmp_path: Path) -> None:
+def test_progress_beyond_the_targets_end(broker: SiltstoneProcess) -> None:
     """A target that ends before what was acknowledged has lost it."""
     run = Run(broker, "lost-its-end")
-    run(progress=tmp_path / "progress")
-    for path in (tmp_path / "progress").iterdir():
-        facts = json.loads(path.read_bytes())
-        facts["ends"] = {number: end + 1 for number, end in facts["ends"].items()}
-        path.write_text(json.dumps(facts))
+    run(exactly_once=True)
+    key = f"{name_of(ReplaySpec(source='source', topic=run.topic))}-source-0"
+    facts = json.loads(read_progress(broker.bootstrap, {}, [key])[key])
+    facts["ends"] = {number: end + 100 for number, end in facts["ends"].items()}
+    record = {"key": key, "value": json.dumps(facts), "partition": 0}
+    produce(broker.bootstrap, PROGRESS_TOPIC, [record])
 
-    with pytest.raises(Refused, match=r"ends at 150, below 151, up to which it was sent"):
-        run(progress=tmp_path / "progress")
+    with pytest.raises(Refused, match=r"ends at 15\d, below 25\d, up to which it was sent"):
+        run(exactly_once=True)
 
 
-@pytest.mark.parametrize("exactly_once", [False, True])
-def test_progress_of_an_earlier_version(
-    broker: SiltstoneProcess, tmp_path: Path, *, exactly_once: bool
-) -> None:
+def test_progress_of_an_earlier_version(broker: SiltstoneProcess) -> None:
     """A position that says of no topic is refused, with what to do."""
-    run = Run(broker, f"old-{exactly_once}")
-    wanted: dict[str, Any] = {"exactly_once": exactly_once, "progress": tmp_path}
+    run = Run(broker, "old")
     old = json.dumps({"next": 7})
     spec = ReplaySpec(source="source", topic=run.topic)
-    (tmp_path / f"{name_of(spec)}-source-0.json").write_text(old)
     record = {"key": f"{name_of(spec)}-source-0", "value": old, "partition": 0}
-    if exactly_once:
-        read_progress(broker.bootstrap, {}, [])
-        produce(broker.bootstrap, PROGRESS_TOPIC, [record])
+    read_progress(broker.bootstrap, {}, [])
+    produce(broker.bootstrap, PROGRESS_TOPIC, [record])
 
     with pytest.raises(Refused, match=r'earlier versions left it \(\{"next": 7\}\); delete that'):
-        run(**wanted)
+        run(exactly_once=True)
 
     assert run.rows() == []
 
@@ -160,10 +139,10 @@ def test_a_table_that_was_written_again(broker: SiltstoneProcess, tmp_path: Path
         table = pa.table({"key": [b"a", b"b"], "value": values, "partition": [0, 1]})
         pq.write_table(table, tmp_path / "t" / "part-0.parquet")
         if values[0] == b"1":
-            run(f"parquet:{tmp_path}/t", progress=tmp_path / "progress")
+            run(f"parquet:{tmp_path}/t", exactly_once=True)
 
     with pytest.raises(Refused, match=r"part-0\.parquet was file \w+ then and is file"):
-        run(f"parquet:{tmp_path}/t", progress=tmp_path / "progress")
+        run(f"parquet:{tmp_path}/t", exactly_once=True)
 
 
 @pytest.mark.timeout(60)

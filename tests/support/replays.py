@@ -1,7 +1,6 @@
 """Replays of a broker's topic into a topic of any broker, some of them killed in the middle."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.jobs import replay_task
 from siltstone.pipeline.jobs.replay import ReplaySpec, ReplaySummary, replay
-from siltstone.pipeline.jobs.replay_source import Part
+from siltstone.pipeline.jobs.replay_source import Chunk, Part
 from tests.support.broker import SiltstoneProcess
 from tests.support.produced import create_topic, produce
 
@@ -68,22 +67,21 @@ def run_with_crashes(
     Returns:
         What that run did, and how many crashed before it.
     """
-    reads = {name: getattr(replay_task, name) for name in ("read_part", "read_batches")}
+    read_part = replay_task.read_part
     monkeypatch.setattr(replay_task, "NOTE_BYTES", 100)
     monkeypatch.setattr("siltstone.pipeline.jobs.replay_source._ROWS", 20)
     crashes = 0
     while True:
         left = [_CHUNKS_OF_A_RUN]
 
-        def some(name: str, part: Part, start: int, left: list[int] = left) -> Iterator[Any]:
-            for each in reads[name](part, start):
+        def some(part: Part, start: int, left: list[int] = left) -> Iterator[Chunk]:
+            for each in read_part(part, start):
                 if not left[0]:
                     raise KeyboardInterrupt
                 left[0] -= 1
                 yield each
 
-        for name in reads:
-            monkeypatch.setattr(replay_task, name, partial(some, name))
+        monkeypatch.setattr(replay_task, "read_part", some)
         try:
             return run(**wanted), crashes
         except KeyboardInterrupt:
