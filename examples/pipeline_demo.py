@@ -95,7 +95,7 @@ def run(repository: Path) -> None:
     early = history[int(len(history) * SHARE_OF_COMMITS) - 1]
     with demo.running() as broker:
         folder = broker.folder.parent
-        targets = (f"parquet:{folder}/table", f"iceberg:{folder}/warehouse/{TOPIC}")
+        targets = (f"delta:{folder}/table", f"iceberg:{folder}/warehouse/{TOPIC}")
         admin = KafkaAdminClient(bootstrap_servers=broker.listener)
         # Increments are right as long as a deletion can be read: longer than the demo's default.
         configs = {"cleanup.policy": "compact", "delete.retention.ms": "3600000"}

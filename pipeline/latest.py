@@ -45,10 +45,6 @@ class LatestRows:
         for batch in table.to_batches():
             self._take(batch)
 
-    def has_repeats(self, table: pa.Table) -> bool:
-        """Tell whether kept rows have the same ``key`` and differ in other columns of ``keys``."""
-        return len(self._keys) > 1 and pc.count_distinct(table["key"]).as_py() < table.num_rows
-
     def _take(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes

@@ -122,7 +122,7 @@ def spark_export(home: Home, source: str) -> None:
 
 def our_export(home: Home) -> None:
     """Write all columns as Parquet within the tasks."""
-    spec = ExportSpec(target=f"parquet:{home.folder}/export", mode="overwrite")
+    spec = ExportSpec(target=f"parquet:{home.new_folder('export')}")
     export(home.engine, home.options(OURS, A.name), spec)
 
 
@@ -142,7 +142,7 @@ def spark_snapshot(home: Home, source: str) -> None:
 
 def our_snapshot(home: Home, plan: str) -> None:
     """Write the same by one of our plans."""
-    spec = SnapshotSpec(topic=A.name, target=f"parquet:{home.folder}/{plan}", plan=plan)
+    spec = SnapshotSpec(topic=A.name, target=f"parquet:{home.new_folder(plan)}", plan=plan)
     snapshot(home.engine, {"data": str(home.data)}, spec)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -50,6 +51,11 @@ class Home:
             self.session.stop()
         finally:  # a run that a signal ends may find the session in the middle of an answer
             self.broker.close()
+
+    def new_folder(self, name: str) -> Path:
+        """Return a folder of a name, which does not exist yet or any more."""
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        return self.folder / name
 
     def size_of(self, topic: str) -> int:
         """Return the bytes of a topic's segments."""

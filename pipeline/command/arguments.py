@@ -50,9 +50,7 @@ def _add_export(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument("--from", dest="time_from", metavar="TIME", help="records from then on")
     parser.add_argument("--to-time", dest="time_to", metavar="TIME", help="records before then")
     parser.add_argument("--columns", metavar="NAME,…", help="columns of the topic")
-    parser.add_argument("--json", metavar="COLUMNS", help="out of values: 'id bigint, name string'")
     parser.add_argument("--mode", choices=("error", "append", "overwrite"), default="error")
-    parser.add_argument("--file-bytes", metavar="BYTES", help="about so large, such as 64MB")
     _add_reading(parser)
     _add_engine(parser)
 

@@ -123,25 +123,17 @@ def _snapshot(options: Namespace) -> int:
 
 
 def _export(options: Namespace) -> int:
-    from siltstone.pipeline.jobs.export import COLUMNS, ExportSpec, export, parse_json_columns  # noqa: PLC0415
-    from siltstone.pipeline.sinks.staging import FILE_BYTES  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.export import COLUMNS, ExportSpec, export  # noqa: PLC0415  # as above
 
     read = read_options(options)
     if options.time_from:
         read["timestampFrom"] = options.time_from
     if options.time_to:
         read["timestampTo"] = options.time_to
-    size = settings.size("--file-bytes", options.file_bytes) if options.file_bytes else FILE_BYTES
     columns = COLUMNS
     if options.columns:
         columns = tuple(name.strip() for name in options.columns.split(","))
-    spec = ExportSpec(
-        target=options.target,
-        columns=columns,
-        json=parse_json_columns(options.json) if options.json else (),
-        mode=options.mode,
-        file_bytes=size,
-    )
+    spec = ExportSpec(target=options.target, columns=columns, mode=options.mode)
     with engine_of(options) as engine:
         summary = export(engine, read, spec)
     _say(summary.line())

@@ -22,7 +22,7 @@ from siltstone.pipeline.jobs.replay_source import Part, TableFile, count_bytes
 from siltstone.pipeline.jobs.replay_task import Target, TaskDone, check_progress, send_part
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.sinks.kafka import check_partitions, look_at
-from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.sinks.table import NewSink, open_new
 from siltstone.pipeline.stores import join
 from siltstone.storage.clock import Clock
 
@@ -106,7 +106,7 @@ def replay(engine: Engine, options: Mapping[str, str], spec: ReplaySpec) -> Repl
 def _parts(options: Mapping[str, str], spec: ReplaySpec, clock: Clock) -> Iterator[list[Part]]:
     """Yield the parts of a source, with a pin until the block ends."""
     if spec.source.startswith(_TABLES):
-        table = open_table(spec.source)
+        table = open_new(spec.source)
         files = table.files()
         if table.has_deleted_rows:
             raise BadOption(
@@ -140,7 +140,7 @@ def _origin_of(split: Split, cluster_id: str) -> str:
     return f"topic {topic}, {isolation} records{times}"
 
 
-def file_of(table: TableSink, place: str) -> TableFile:
+def file_of(table: NewSink, place: str) -> TableFile:
     """Return a file of a table; one in a store by the file system of the table's library.
 
     Raises:
@@ -149,7 +149,7 @@ def file_of(table: TableSink, place: str) -> TableFile:
     files: fs.FileSystem = fs.LocalFileSystem()
     path = place
     if "://" in place:
-        folder = table.folder
+        folder = table.home
         if not place.startswith(join(folder.uri, "")):
             raise BadOption(f"{place} is outside of its table's folder {folder.uri}; copy it there")
         files, path = folder.files, join(folder.path, place[len(join(folder.uri, "")) :])

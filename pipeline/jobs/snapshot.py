@@ -1,9 +1,9 @@
 """``snapshot``: the last value of every key of a topic as a table, whole or by increments.
 
-Without a shuffle each task takes one partition, or a share of its keys if it is large. With one,
-tasks take splits, keep the last row of each key in them, and send those to the task that has the
-key's hash. That spreads a skewed partition, and finds keys that are in several partitions. Either
-way the tasks write Parquet themselves, and the driver commits all files at once.
+Without a shuffle each task takes whole partitions. With one, tasks take splits, keep the last row
+of each key in them, and send those to the task that has the key's hash. That spreads a large
+partition, and finds keys that are in several partitions. Either way the tasks write Parquet
+themselves, and the driver commits all files at once.
 
 An increment reads from the offsets that the table's own commits name, and merges the changed rows
 by their keys. If another writer commits meanwhile, they are merged again into what that one left.
@@ -12,11 +12,11 @@ A stream repeats increments; it may keep every record in the place of the last o
 
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 
@@ -24,27 +24,25 @@ from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.command.progress import passed_over_text, seconds_text
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import Refused
-from siltstone.pipeline.jobs.latest_tasks import LatestTasks, ShareTask, TaskResult
 from siltstone.pipeline.jobs.reading import Moment, committed, moment_of
+from siltstone.pipeline.jobs.table_tasks import TableTasks, TaskResult, size_of
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.sinks.staging import retried
 from siltstone.pipeline.sinks.state import TableState, described
-from siltstone.pipeline.sinks.table import TableSink, open_table
+from siltstone.pipeline.sinks.table import NewSink, TableSink, open_new, open_table
 from siltstone.storage.topic_partition import TopicPartition
 
 MEMORY_BYTES: Final = 2 << 30
 """The bytes of log that one task takes: it would hold them all if no key repeats."""
 _SKEW: Final = 2
 _SMALL_BYTES: Final = 128 << 20
-_FEWEST_SHARES: Final = 2
-_MOST_SHARES: Final = 4
-"""Each share of the keys of a partition reads all of it."""
 _TASK_BYTES: Final = 16 << 20
 """Less than that is no task of its own, and so no file of its own."""
 _COMMITS_PER_RETENTION: Final = 4
 """How often a stream without news says in the time of a tombstone that it has seen all."""
+_Part: TypeAlias = tuple[Split, ...]
 EVERY_RECORD: Final = "record"
 _ROWS_OF: Final = {
     "partition": "the last row of each key of a partition",
@@ -100,7 +98,6 @@ class SnapshotSummary:
     seconds: float
     offsets: dict[int, tuple[int, int]]
     taken_at_ms: int
-    keys_in_several_partitions: bool
     passed_over: int
     ends: dict[int, int]
     """The end of each partition at the moment; limits may end an increment before."""
@@ -124,11 +121,6 @@ class SnapshotSummary:
         )
         if self.without_key:
             yield f"{self.without_key:,} records have no key and are not in the table"
-        if self.keys_in_several_partitions:
-            yield (
-                "some keys are in several partitions, so they have several rows; take "
-                "--key-scope topic for the last row of each key by time"
-            )
 
 
 def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> SnapshotSummary:
@@ -137,14 +129,12 @@ def snapshot(engine: Engine, options: dict[str, str], spec: SnapshotSpec) -> Sna
     Raises:
         PipelineError: Nothing was changed.
     """
-    sink = open_table(spec.target)
+    sink = (open_table if spec.incremental else open_new)(spec.target)
     with sink.held():
         return write(engine, sink, committed({"subscribe": spec.topic, **options}), spec)
 
 
-def write(
-    engine: Engine, sink: TableSink, read: ReadOptions, spec: SnapshotSpec
-) -> SnapshotSummary:
+def write(engine: Engine, sink: NewSink, read: ReadOptions, spec: SnapshotSpec) -> SnapshotSummary:
     """Do the work of `snapshot` on a table that the caller holds.
 
     Raises:
@@ -195,7 +185,7 @@ class _Run:
     def __init__(
         self,
         engine: Engine,
-        sink: TableSink,
+        sink: NewSink,
         spec: SnapshotSpec,
         moment: Moment,
         state: TableState | None,
@@ -210,7 +200,7 @@ class _Run:
         if state is not None or spec.key_scope == EVERY_RECORD:
             self._ranges = moment.within_limits(self._ranges)
         self._splits = moment.plan_by_partition(self._ranges)
-        self._tasks = LatestTasks(
+        self._tasks = TableTasks(
             folder=sink.folder,
             schema=spec.schema,
             by_time=spec.key_scope == "topic",
@@ -228,7 +218,7 @@ class _Run:
         elif self.state is None or self._spec.key_scope == EVERY_RECORD:
             version = self._sink.commit(state, schema, files, replaces=self.state is None)
         else:
-            version = self._sink.merge(
+            version = cast("TableSink", self._sink).merge(
                 self._engine,
                 state,
                 schema,
@@ -251,7 +241,6 @@ class _Run:
                 for (_, partition), span in sorted(self._ranges.items())
             },
             taken_at_ms=self._moment.view.taken_at_ms,
-            keys_in_several_partitions=_overlap(results),
             passed_over=sum(result.passed_over for result in results),
             ends=self._ends,
         )
@@ -272,9 +261,17 @@ class _Run:
 
     @cached_property
     def _results(self) -> list[TaskResult]:
+        whole = [*self._splits.values()]
+        single = [(split,) for group in whole for split in group]
         if self._plan == "shuffle":
-            return self._by_shuffle()
-        return self._all_rows() if self._plan == "record" else self._by_partition()
+            places = max(self._engine.cores, -(-sum(self._sizes) // self._spec.memory_bytes), 1)
+            spread = partial(self._tasks.spread, places)
+            return self._engine.shuffle(
+                self._stage, single, spread, self._tasks.gather, places, size_of
+            )
+        if self._plan == "record":
+            return self._run(single, self._tasks.all_rows)
+        return self._run(whole, self._tasks.last_rows)
 
     @cached_property
     def _plan(self) -> str:
@@ -285,7 +282,7 @@ class _Run:
         if spec.plan != "auto":
             return spec.plan
         sizes = self._sizes
-        if max(sizes, default=0) > _MOST_SHARES * spec.memory_bytes:
+        if max(sizes, default=0) > spec.memory_bytes:
             return "shuffle"
         if not sizes or sum(sizes) < _SMALL_BYTES:
             return "partition"
@@ -295,47 +292,18 @@ class _Run:
     @property
     def _sizes(self) -> list[int]:
         """Return the bytes to read of each partition."""
-        return [sum(split.size for split in group) for group in self._splits.values()]
+        return [*map(size_of, self._splits.values())]
 
-    def _by_partition(self) -> list[TaskResult]:
-        tasks, small = [], []
-        for group in self._splits.values():
-            size = sum(split.size for split in group)
-            shares = -(-size // self._spec.memory_bytes)
-            if shares < _FEWEST_SHARES:
-                small.append(group)
-            else:
-                tasks += [
-                    ShareTask(splits=group, share=share, shares=shares) for share in range(shares)
-                ]
-        return self._engine.run(
-            self._stage, [*tasks, *self._joined(small)], self._tasks.share, _size_of
-        )
-
-    def _all_rows(self) -> list[TaskResult]:
-        parts = [(split,) for group in self._splits.values() for split in group]
-        return self._engine.run(self._stage, self._joined(parts), self._tasks.all_rows, _size_of)
-
-    def _joined(self, parts: Iterable[tuple[Split, ...]]) -> list[ShareTask]:
-        """Return tasks of whole parts: enough for all cores, but no tiny ones."""
+    def _run(self, parts: Iterable[_Part], work: Callable[[_Part], TaskResult]) -> list[TaskResult]:
+        """Run tasks of whole parts: enough for all cores, but no tiny ones."""
         least = max(_TASK_BYTES, sum(self._sizes) // self._engine.cores)
-        tasks: list[ShareTask] = []
+        tasks: list[_Part] = []
         for part in parts:
-            if tasks and tasks[-1].size + sum(split.size for split in part) <= least:
-                part = (*tasks.pop().splits, *part)  # noqa: PLW2901  # with the ones before
-            tasks.append(ShareTask(splits=part, share=0, shares=1))
-        return tasks
-
-    def _by_shuffle(self) -> list[TaskResult]:
-        places = max(self._engine.cores, -(-sum(self._sizes) // self._spec.memory_bytes), 1)
-        tasks = [
-            ShareTask(splits=(split,), share=0, shares=places)
-            for group in self._splits.values()
-            for split in group
-        ]
-        return self._engine.shuffle(
-            self._stage, tasks, self._tasks.spread, self._tasks.gather, places, _size_of
-        )
+            if tasks and size_of(tasks[-1]) + size_of(part) <= least:
+                tasks[-1] += part
+            else:
+                tasks.append(part)
+        return self._engine.run(self._stage, tasks, work, size_of)
 
     @property
     def _stage(self) -> str:
@@ -358,7 +326,7 @@ class _Run:
         )
 
 
-def _known_state(sink: TableSink, spec: SnapshotSpec) -> tuple[TableState | None, str]:
+def _known_state(sink: NewSink, spec: SnapshotSpec) -> tuple[TableState | None, str]:
     """Return the state of the table; or None and why it has none.
 
     Raises:
@@ -373,7 +341,7 @@ def _known_state(sink: TableSink, spec: SnapshotSpec) -> tuple[TableState | None
     return state, f"{sink.place} has no snapshot yet" if state is None else ""
 
 
-def _not_followed(sink: TableSink, reason: str) -> Refused:
+def _not_followed(sink: NewSink, reason: str) -> Refused:
     return Refused(f"a stream does not go on with {sink.place}: {reason}; name another table")
 
 
@@ -384,7 +352,7 @@ def _is_beyond(state: TableState, moment: Moment) -> bool:
     )
 
 
-def _find_reason(sink: TableSink, state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
+def _find_reason(sink: NewSink, state: TableState, spec: SnapshotSpec, moment: Moment) -> str:
     """Return why a table is built again; empty if an increment does.
 
     Raises:
@@ -451,17 +419,3 @@ def _increments(moment: Moment, state: TableState) -> dict[TopicPartition, Offse
 def _topic_id(moment: Moment) -> str:
     ids = {partition.topic_id for partition in moment.view.partitions}
     return ids.pop() if len(ids) == 1 else ""
-
-
-def _overlap(results: Sequence[TaskResult]) -> bool:
-    """Tell whether a sampled key is in more than one partition."""
-    seen: set[bytes] = set()
-    for result in results:
-        if result.has_repeats or not seen.isdisjoint(result.sample):
-            return True
-        seen |= result.sample
-    return False
-
-
-def _size_of(task: ShareTask) -> int:
-    return task.size

@@ -66,10 +66,10 @@ class IcebergSink(Lake):
         files = PyArrowFileIO(properties).fs_by_scheme(scheme, host)
         return Folder(files=files, path=path, uri=place)
 
-    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:
+    def check(self, schema: pa.Schema, *, keeps: bool) -> None:
         """Check that files of a schema fit the table, which has their columns if it is new."""
         self._new_columns = schema
-        super().check(schema, keeps=keeps, takes_over=takes_over)
+        super().check(schema, keeps=keeps)
 
     def files(self) -> list[str]:
         """Return the files of the snapshot."""

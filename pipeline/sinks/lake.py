@@ -120,7 +120,12 @@ class Lake(ABC):
             raise other_writer(self.place)
         return None
 
-    def check(self, schema: pa.Schema, *, keeps: bool, takes_over: bool = False) -> None:  # noqa: ARG002  # its versions stay
+    @property
+    def home(self) -> Folder:
+        """Where its files are."""
+        return self.folder
+
+    def check(self, schema: pa.Schema, *, keeps: bool) -> None:
         """Check that files of a schema fit the table; ``keeps`` says that other files stay.
 
         Raises:

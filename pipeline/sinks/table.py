@@ -8,61 +8,58 @@ from siltstone.pipeline.errors import BadOption, Refused
 if TYPE_CHECKING:
     from siltstone.pipeline.sinks.delta import DeltaSink
     from siltstone.pipeline.sinks.iceberg import IcebergSink
-    from siltstone.pipeline.sinks.parquet import ParquetTable
-    from siltstone.pipeline.sinks.stored import StoredFolder
+    from siltstone.pipeline.sinks.parquet import ParquetFolder
 
-TableSink: TypeAlias = "ParquetTable | DeltaSink | IcebergSink"
-"""A table of files that is changed by one commit."""
-NewSink: TypeAlias = "TableSink | StoredFolder"
-"""The target of an export, which may be new."""
+TableSink: TypeAlias = "DeltaSink | IcebergSink"
+"""A table that is changed by the commits of its library."""
+NewSink: TypeAlias = "TableSink | ParquetFolder"
+"""The target of a job that writes all rows, which may be a new folder."""
 
 
 def open_table(target: str) -> TableSink:
-    """Return the sink of a target.
+    """Return the sink of a target that a job goes on with.
 
     Raises:
         BadOption: The kind of table does not exist.
         Refused: The place cannot have such a table.
     """
     kind, place = _kind_of(target)
-    if not place:
-        raise BadOption(f"--to {target} names no place; write for example parquet:/data/users")
-    if kind == "parquet":
-        from siltstone.pipeline.sinks.parquet import ParquetTable  # noqa: PLC0415  # each needs its package
-
-        if "://" in place:
-            raise Refused(
-                f"{target} cannot be changed by one step, as a folder of this machine can; take "
-                "a table, such as delta:s3://bucket/users"
-            )
-        return ParquetTable(Path(place))
     if kind == "delta":
-        from siltstone.pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # likewise
+        from siltstone.pipeline.sinks.delta import DeltaSink  # noqa: PLC0415  # each needs its package
 
         return DeltaSink(place)
     if kind == "iceberg":
         return _iceberg(target, place)
-    raise BadOption(f"--to {target}: {kind} is not parquet, delta or iceberg")
+    raise Refused(
+        f"{target} is a folder of files, which a job makes and none changes; take a table, such as "
+        "delta:/data/users or delta:s3://bucket/users"
+    )
 
 
 def open_new(target: str) -> NewSink:
-    """Return the sink of an export, which may be a new folder of Parquet files in a store.
+    """Return the sink of a target whose rows a job writes all, which may be a new folder.
 
     Raises:
         BadOption: The kind of table does not exist.
         Refused: The place cannot have such a table.
     """
     kind, place = _kind_of(target)
-    if kind == "parquet" and "://" in place:
-        from siltstone.pipeline.sinks.stored import StoredFolder  # noqa: PLC0415  # as above
+    if kind == "parquet":
+        from siltstone.pipeline.sinks.parquet import ParquetFolder  # noqa: PLC0415  # as above
 
-        return StoredFolder(place)
+        return ParquetFolder(place)
     return open_table(target)
 
 
 def _kind_of(target: str) -> tuple[str, str]:
     kind, colon, place = target.partition(":")
-    return ("parquet", target) if not colon or place.startswith("//") else (kind, place)
+    if not colon or place.startswith("//"):
+        return "parquet", target
+    if kind not in {"parquet", "delta", "iceberg"}:
+        raise BadOption(f"--to {target}: {kind} is not parquet, delta or iceberg")
+    if not place:
+        raise BadOption(f"--to {target} names no place; write for example delta:/data/users")
+    return kind, place
 
 
 def _iceberg(target: str, place: str) -> "IcebergSink":

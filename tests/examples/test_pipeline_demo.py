@@ -15,9 +15,9 @@ from tests.support.repositories import make_repository
 
 ROOT = Path(__file__).parents[2]
 PROOFS = (
-    "parquet equals git ls-tree -r: 40 paths",
+    "delta equals git ls-tree -r: 40 paths",
     "iceberg equals git ls-tree -r: 40 paths",
-    "parquet equals git ls-tree -r: 20 paths",
+    "delta equals git ls-tree -r: 20 paths",
     "iceberg equals git ls-tree -r: 20 paths",
 )
 SECONDS = 250.0

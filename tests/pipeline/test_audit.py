@@ -243,7 +243,7 @@ def test_report_and_exit_code(tmp_path: Path) -> None:
         ("audit",),
         ("snapshot", "t", "--to", "paper:x"),
         ("snapshot", "t", "--to", "parquet:x", "--option", "startingOffset=earliest"),
-        ("export", "t", "--to", "parquet:x", "--file-bytes", "some"),
+        ("export", "t", "--to", "parquet:x", "--columns", "some"),
     ],
 )
 def test_wrong_usage_has_a_code_of_its_own(

@@ -11,11 +11,10 @@ from contextlib import suppress
 from itertools import cycle, islice
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from siltstone.pipeline.errors import PipelineError
-from siltstone.pipeline.sinks.parquet import STATE_FILE, ParquetTable
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
 from tests.support.broker import SiltstoneProcess
@@ -27,10 +26,9 @@ RECORDS = 100 * (KILLS + 3)
 SECONDS = 120.0
 TOPIC = "killed"
 MOMENTS = (
-    ".table-staging/job-*/*.parquet",  # tasks write
-    f"table/{STATE_FILE}",  # the table has it
-    ".table-staging",  # the job begins, by now Spark has started
-    ".table-staging/next-*",  # the driver commits
+    "table/*.parquet",  # tasks write
+    "table/_delta_log/*.json",  # the table has it
+    "job.log",  # Spark has started
 )
 """When it is killed: as soon as one of these changes."""
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120 + 60 * KILLS)]
@@ -42,7 +40,7 @@ class Job:
     def __init__(self, broker: SiltstoneProcess, root: Path) -> None:
         self._broker = broker
         self._root = root
-        self.table = ParquetTable(root / "table")
+        self.table = root / "table"
 
     def start(self, most: int) -> subprocess.Popen[bytes]:
         """Start it; an increment has at most so many records."""
@@ -55,7 +53,7 @@ class Job:
             "--once",
             "--append",
         ]
-        command += ["--to", f"parquet:{self.table.path}", "--data", str(self._broker.folder)]
+        command += ["--to", f"delta:{self.table}", "--data", str(self._broker.folder)]
         command += ["--master", "local[2,2]", "--option", f"maxOffsetsPerTrigger={most}"]
         with (self._root / "job.log").open("ab") as log:
             return subprocess.Popen(
@@ -81,10 +79,8 @@ class Job:
 
     def offsets(self) -> list[tuple[int, int]]:
         """Return partition and offset of each row."""
-        tables = [pq.read_table(path, partitioning=None) for path in self.table.files()]
-        return sorted(
-            (row["partition"], row["offset"]) for table in tables for row in table.to_pylist()
-        )
+        rows = DeltaTable(self.table).to_pyarrow_table(columns=["partition", "offset"])
+        return sorted((row["partition"], row["offset"]) for row in rows.to_pylist())
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
@@ -113,7 +109,7 @@ def session_of(stat: Path) -> int:
 def test_each_offset_once_whatever_is_killed(
     pipeline_broker: SiltstoneProcess, tmp_path: Path
 ) -> None:
-    """It dies at its start, while tasks write, in a commit, or just after; nothing is twice."""
+    """It dies at its start, while tasks write, or just after a commit; nothing is twice."""
     try:
         find_java()
     except PipelineError as lack:

@@ -66,7 +66,6 @@ def test_rows_in_any_order() -> None:
     expected = {(key, partition): offset for key, partition, offset in made if key is not None}
     assert found is not None
     assert {(row["key"], row["partition"]): row["offset"] for row in found.to_pylist()} == expected
-    assert rows.has_repeats(found)
 
 
 def test_nothing_has_no_latest() -> None:

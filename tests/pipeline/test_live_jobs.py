@@ -24,7 +24,7 @@ from siltstone.pipeline.jobs.audit import AuditSpec, audit
 from siltstone.pipeline.jobs.compaction_plan import plan_compaction
 from siltstone.pipeline.jobs.export import ExportSpec, export
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
-from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.sinks.table import open_new
 from siltstone.storage import files
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess, a_process
@@ -115,7 +115,7 @@ class Writer:
 def table_of(target: str) -> dict[tuple[int, bytes], bytes]:
     """Return what a snapshot table holds; no key comes twice."""
     found: dict[tuple[int, bytes], bytes] = {}
-    for path in open_table(target).files():
+    for path in open_new(target).files():
         for row in pq.read_table(path, partitioning=None).to_pylist():
             assert (row["partition"], row["key"]) not in found
             found[row["partition"], row["key"]] = row["value"]
@@ -131,7 +131,9 @@ def test_snapshots_beside_writers_and_cleaner(busy: SiltstoneProcess, tmp_path: 
         for number in range(SNAPSHOTS):
             writer.wait_for(5000 * (number + 1))
             plan = ("partition", "shuffle")[number % 2]
-            spec = SnapshotSpec(topic="users", target=f"parquet:{tmp_path}/whole", plan=plan)
+            spec = SnapshotSpec(
+                topic="users", target=f"parquet:{tmp_path}/whole-{number}", plan=plan
+            )
             summary = snapshot(engine, read, spec)
             ends = {at: end for at, (_, end) in summary.offsets.items()}
             assert table_of(spec.target) == writer.live_at(ends)
@@ -159,7 +161,7 @@ def test_increments_beside_writers(busy: SiltstoneProcess, tmp_path: Path) -> No
 
 
 def test_export_and_plan(busy: SiltstoneProcess, tmp_path: Path) -> None:
-    """Exported rows are those of the topic, with values as columns if they are JSON."""
+    """Exported rows are those of the topic."""
     create_topic(busy.bootstrap, "clicks", partitions=2)
     rows = [
         {"key": b"k%d" % (at % 7), "value": b'{"id": %d, "at": {"x": 1}}' % at, "partition": at % 2}
@@ -167,14 +169,14 @@ def test_export_and_plan(busy: SiltstoneProcess, tmp_path: Path) -> None:
     ]
     produce(busy.bootstrap, "clicks", rows)
     read = {"data": str(busy.folder), "subscribe": "clicks"}
-    spec = ExportSpec(target=f"parquet:{tmp_path}/clicks", json=(("id", "bigint"),))
+    spec = ExportSpec(target=f"parquet:{tmp_path}/clicks")
 
     summary = export(LocalEngine(1), read, spec)
     plan = plan_compaction(LocalEngine(1), read)
 
     assert summary.rows == 500
     found = pq.read_table(tmp_path / "clicks").to_pylist()
-    assert sorted(row["id"] for row in found) == list(range(500))
+    assert len(found) == 500
     assert {row["value"] for row in found} == {row["value"] for row in rows}
     assert sum(each.records for each in plan.partitions) == 500
     assert [each.keys for each in plan.partitions] == [7, 7]
@@ -266,7 +268,7 @@ def test_lost_pin_stops_the_job(busy: SiltstoneProcess, tmp_path: Path) -> None:
     with pytest.raises(SnapshotExpired, match="pin"):
         snapshot(Losing(1), {"data": str(busy.folder), "pinLeaseMs": "1000"}, spec)
 
-    assert open_table(spec.target).files() == []
+    assert open_new(spec.target).files() == []
 
 
 def test_topic_deleted_in_mid_job(busy: SiltstoneProcess, tmp_path: Path) -> None:

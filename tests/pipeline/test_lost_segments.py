@@ -42,7 +42,7 @@ def run(archive: Archive, job: str, *more: str) -> int:
 
 def export(archive: Archive, *more: str) -> int:
     """Export the archive as a table beside it."""
-    target = f"parquet:{archive.root.parent}/table"
+    target = f"delta:{archive.root.parent}/table"
     return run(archive, "export", "--to", target, "--mode", "overwrite", *more)
 
 
@@ -295,8 +295,7 @@ def test_damage_that_is_passed_over(
     """The summary says how many places are not in the table."""
     damage(folder / files.segment_file_name(30), positions(folder, 30)[0] + 70)
     damage(folder / files.segment_file_name(70), positions(folder, 70)[1] + 70)
-    target = f"parquet:{archive.root.parent}/table"
-
     for plan in ((), ("--plan", "shuffle")) if job == "snapshot" else ((),):
+        target = f"parquet:{archive.root.parent}/table-{len(plan)}"
         assert run(archive, job, "--to", target, "--option", "onCorrupt=skip", *plan) == 0
         assert "; left out 2 damaged places (onCorrupt=skip)" in capsys.readouterr().err

@@ -15,10 +15,10 @@ from pyarrow import fs
 from pyiceberg.catalog import load_catalog
 
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.errors import BadOption
+from siltstone.pipeline.errors import Refused
 from siltstone.pipeline.jobs.export import COLUMNS, ExportSpec, export
+from siltstone.pipeline.sinks.parquet import ParquetFolder
 from siltstone.pipeline.sinks.staging import SinkFailed, write_tables
-from siltstone.pipeline.sinks.stored import StoredFolder
 from siltstone.pipeline.sinks.table import open_new
 from tests.support.broker import SiltstoneProcess
 from tests.support.keyed_log import KeyedLog
@@ -134,7 +134,7 @@ def test_an_export(place: Place, tmp_path: Path) -> None:
 def test_an_export_of_parquet_files(place: Place, tmp_path: Path) -> None:
     """A new place gets the files and then the state; one with files stays as it is."""
     target = f"parquet:s3://{BUCKET}/{tmp_path.name}"
-    done = place.run("export", target, "--file-bytes", "16k")
+    done = place.run("export", target, "--option", "splitBytes=16k")
     assert done.returncode == 0, done.stderr
     files = fs.S3FileSystem(
         endpoint_override=place.access["AWS_ENDPOINT_URL"],
@@ -148,8 +148,8 @@ def test_an_export_of_parquet_files(place: Place, tmp_path: Path) -> None:
         refused = place.run("export", target, "--mode", mode)
 
         (said,) = [line for line in refused.stderr.splitlines() if line.startswith("pipeline: ")]
-        assert refused.returncode in {1, 2}
-        assert ("has data already" if mode == "error" else "by one step") in said
+        assert refused.returncode == 1
+        assert "has _siltstone.json already, and no step changes such a folder" in said
 
     assert sorted(each.base_name for each in files.get_file_info(selector)) == before
     assert before[0] == "_siltstone.json"
@@ -176,7 +176,7 @@ def test_two_exports_to_a_place(
         return found
 
     monkeypatch.setattr(LocalEngine, "run", overtaken)
-    with pytest.raises(BadOption, match="has data already"):
+    with pytest.raises(Refused, match=r"has _siltstone\.json already"):
         export(LocalEngine(1), read, second)
 
     files, path = fs.FileSystem.from_uri(target)
@@ -190,25 +190,25 @@ def test_an_export_that_fails_in_its_commit(
     for name, value in place.access.items():
         monkeypatch.setenv(name, value)
     target = f"s3://{BUCKET}/{tmp_path.name}"
-    spec = ExportSpec(target=f"parquet:{target}", file_bytes=16 << 10)
-    read = {"subscribe": "t", "archive": str(place.log.root)}
-    move = StoredFolder._move
+    spec = ExportSpec(target=f"parquet:{target}")
+    read = {"subscribe": "t", "archive": str(place.log.root), "splitBytes": "16k"}
+    move = ParquetFolder._move
     moved: list[str] = []
 
-    def fails(sink: StoredFolder, name: str) -> None:
+    def fails(sink: ParquetFolder, name: str) -> None:
         moved.append(name)
         if len(moved) == 2:
             raise OSError("the store is gone")
         move(sink, name)
 
-    monkeypatch.setattr(StoredFolder, "_move", fails)
+    monkeypatch.setattr(ParquetFolder, "_move", fails)
     with pytest.raises(SinkFailed, match=r"cannot be written \(the store is gone\)"):
         export(LocalEngine(1), read, spec)
 
     files, path = fs.FileSystem.from_uri(target)
     selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
     assert [each.path for each in files.get_file_info(selector)] == []
-    monkeypatch.setattr(StoredFolder, "_move", move)
+    monkeypatch.setattr(ParquetFolder, "_move", move)
     assert export(LocalEngine(1), read, spec).rows == 800
 
 

@@ -53,7 +53,7 @@ def test_table_into_a_topic(broker: SiltstoneProcess, tmp_path: Path) -> None:
 def test_a_file_elsewhere_in_the_store() -> None:
     """A table may name files of another folder, as a clone does: its keys may not be theirs."""
     files = fs.SubTreeFileSystem("/", fs.LocalFileSystem())
-    table: Any = SimpleNamespace(folder=Folder(files=files, path="t", uri="s3://lake/t"))
+    table: Any = SimpleNamespace(home=Folder(files=files, path="t", uri="s3://lake/t"))
 
     with pytest.raises(BadOption, match=r"a\.parquet is outside of its table's folder"):
         file_of(table, "s3://lake/tt/a.parquet")

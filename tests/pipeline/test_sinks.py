@@ -1,4 +1,4 @@
-"""Tables that change by one commit: Parquet, Delta and Iceberg."""
+"""Tables that change by one commit, Delta and Iceberg, and new folders of Parquet files."""
 
 import json
 import os
@@ -22,7 +22,8 @@ from siltstone.pipeline.columns import TYPES
 from siltstone.pipeline.engine import LocalEngine
 from siltstone.pipeline.errors import BadOption, Refused
 from siltstone.pipeline.jobs.replay import ReplaySpec, replay
-from siltstone.pipeline.sinks import iceberg, parquet, staging
+from siltstone.pipeline.sinks import iceberg, staging
+from siltstone.pipeline.sinks.parquet import ParquetFolder
 from siltstone.pipeline.sinks.staging import (
     Conflict,
     Folder,
@@ -32,13 +33,12 @@ from siltstone.pipeline.sinks.staging import (
     write_tables,
 )
 from siltstone.pipeline.sinks.state import TableState
-from siltstone.pipeline.sinks.stored import StoredFolder
 from siltstone.pipeline.sinks.table import TableSink, open_table
 from tests.support import lakes
 
 SCHEMA = pa.schema([("key", pa.binary()), ("offset", pa.int64())])
 LOG_ENTRY = "create_write_transaction"
-KINDS = ("parquet:{}/p", "delta:{}/d", "iceberg:{}/w/users")
+KINDS = ("delta:{}/d", "iceberg:{}/w/users")
 
 
 def rows(*offsets: int) -> pa.Table:
@@ -142,11 +142,11 @@ def test_merges(target: str, by_partition: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [KINDS[0], KINDS[2]])
-def test_a_merge_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_merge_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files are rewritten in other processes, to which all that this takes is sent."""
     monkeypatch.setattr(engine, "_SMALL_BYTES", 0)
-    sink = open_table(kind.format(tmp_path))
+    target = f"iceberg:{tmp_path}/w/users"
+    sink = open_table(target)
     old = [keyed((f"a{number}", "1", 0, 0), (f"b{number}", "1", 0, 1)) for number in range(3)]
     files = [file for each in old for file in write_tables(sink.folder, KEYED, [each])]
     sink.commit(state("a", 2), KEYED, files, replaces=True)
@@ -156,7 +156,7 @@ def test_a_merge_by_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
         sink.merge(processes, state("b", 4), KEYED, changes, by_partition=True)
 
     kept = [("a0", "1", 0), ("a1", "2", 0), ("a2", "1", 0), ("b0", "1", 0), ("b1", "1", 0)]
-    assert held_rows(kind.format(tmp_path)) == kept
+    assert held_rows(target) == kept
 
 
 def test_a_merge_of_nothing(target: str) -> None:
@@ -206,27 +206,6 @@ def test_nested_columns_are_the_same_again(target: str) -> None:
     sink.check(schema, keeps=True)
 
 
-@pytest.mark.parametrize("takes_over", [False, True])
-def test_a_folder_of_somebody_elses(tmp_path: Path, takes_over: bool) -> None:
-    """A table takes its folder's place, so nothing may be in it that is no table's."""
-    (tmp_path / "note.txt").write_text("precious")
-    sink = open_table(f"parquet:{tmp_path}")
-
-    with pytest.raises(BadOption, match=r"has note\.txt, which would go; name another folder"):
-        sink.check(SCHEMA, keeps=False, takes_over=takes_over)
-
-
-def test_parquet_of_somebody_elses(tmp_path: Path) -> None:
-    """Files that no job has written go only where that is what was asked for."""
-    pq.write_table(rows(1), tmp_path / "part-0.parquet")
-    (tmp_path / "_SUCCESS").touch()
-    sink = open_table(f"parquet:{tmp_path}")
-
-    sink.check(SCHEMA, keeps=True, takes_over=True)
-    with pytest.raises(BadOption, match="is no table of ours"):
-        sink.check(SCHEMA, keeps=False)
-
-
 def test_an_iceberg_table_keeps_its_columns(tmp_path: Path) -> None:
     """Its older snapshots are read by them."""
     sink = open_table(f"iceberg:{tmp_path}/w/users")
@@ -267,15 +246,13 @@ def test_an_iceberg_table_with_equality_deletes(tmp_path: Path) -> None:
 
 
 def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader sees the table as it was; a folder's leftovers go with the next job."""
+    """A reader sees the table as it was."""
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
-    kept = {Path(path).name for path in sink.files()}
 
     def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(parquet, "exchange", killed)
     monkeypatch.setattr(DeltaTable, "create_write_transaction", killed)
     monkeypatch.setattr(iceberg, "parquet_file_to_data_file", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -285,9 +262,6 @@ def test_killed_before_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) 
     again = open_table(target)
     assert offsets(again) == [0, 1]
     assert again.state() == state("a", 2)
-    if isinstance(again, parquet.ParquetTable):
-        with again.held():
-            assert names(again.path.parent) == kept
 
 
 @pytest.mark.slow
@@ -312,7 +286,7 @@ def test_killed_after_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_that_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """A commit that was made in spite of an error is not made twice, and its files stay."""
     target = kind.format(tmp_path)
@@ -364,7 +338,6 @@ def test_full_disk_in_the_commit(target: str, monkeypatch: pytest.MonkeyPatch) -
     def refuse(*_: object, **__: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(os, "link", refuse)
     monkeypatch.setattr(DeltaTable, "create_write_transaction", refuse)
     monkeypatch.setattr(iceberg, "parquet_file_to_data_file", refuse)
     with pytest.raises(SinkFailed, match=r"is full; make room .* as it was"), sink.held():
@@ -400,26 +373,12 @@ def test_no_such_target(wrong: str) -> None:
         open_table(wrong)
 
 
-@pytest.mark.slow
-def test_readers_of_parquet_see_one_state(tmp_path: Path) -> None:
-    """The folder is exchanged: no listing ever mixes two states."""
-    sink = open_table(f"parquet:{tmp_path}/p")
-    seen: set[tuple[str, ...]] = set()
-    states: set[tuple[str, ...]] = set()
-    for number in range(20):
-        staged = stage(sink, rows(number), rows(number + 100))
-        states.add(tuple(sorted(file.name for file in staged)))
-        sink.commit(state(str(number), number), SCHEMA, staged, replaces=True)
-        seen.add(tuple(Path(path).name for path in sink.files()))
-
-    assert seen == states
-
-
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ("parquet:gs://b/t", "cannot be changed by one step"),
-        ("s3://b/t", "cannot be changed by one step"),
+        ("parquet:gs://b/t", "which a job makes and none changes"),
+        ("s3://b/t", "which a job makes and none changes"),
+        ("users", "which a job makes and none changes"),
         ("iceberg:abfss://b/w/t", "names no catalogue"),
     ],
 )
@@ -435,25 +394,13 @@ def test_no_place_for_such_a_table(
     assert list(tmp_path.iterdir()) == []
 
 
-def append_elsewhere(target: str, *offsets: int) -> None:
-    """Add rows as another writer does, which knows of no state."""
-    if target.startswith("parquet:"):
-        pq.write_table(rows(*offsets), Path(target[8:]) / "part-of-another.parquet")
-    else:
-        lakes.OtherWriter(target).append(rows(*offsets))
-
-
 def test_another_writer_on_top(target: str) -> None:
-    """The state is found below commits of other writers; a folder has no commits to look at."""
+    """The state is found below commits of other writers."""
     sink = open_table(target)
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
-    append_elsewhere(target, 9)
+    lakes.OtherWriter(target).append(rows(9))
 
-    if target.startswith("parquet:"):
-        with pytest.raises(Refused, match="no commit of a job of this pipeline is known"):
-            open_table(target).state()
-    else:
-        assert open_table(target).state() == state("a", 2)
+    assert open_table(target).state() == state("a", 2)
 
 
 def test_a_table_of_another_writer(tmp_path: Path) -> None:
@@ -470,12 +417,9 @@ def test_a_table_whose_rows_were_deleted(target: str) -> None:
     sink.commit(state("a", 2), SCHEMA, stage(sink, rows(0, 1)), replaces=True)
     if target.startswith("delta:"):
         DeltaTable(target[6:]).delete()
-    elif target.startswith("iceberg:"):
+    else:
         with lakes.iceberg_table(target) as table:
             table.delete(AlwaysTrue())
-    else:
-        for path in sink.files():
-            Path(path).unlink()
 
     again = open_table(target)
     assert again.state() is None
@@ -493,7 +437,7 @@ def test_another_writer_in_mid_job(target: str, replaces: bool) -> None:
     with sink.held():
         staged = stage(sink, rows(3))
         assert sink.state() == state("a", 2)
-        append_elsewhere(target, 9)
+        lakes.OtherWriter(target).append(rows(9))
 
         with pytest.raises(Conflict, match="another writer has changed it since it was read"):
             sink.commit(state("b", 3), SCHEMA, staged, replaces=replaces)
@@ -505,7 +449,7 @@ def test_another_writer_in_mid_job(target: str, replaces: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_another_writer_before_the_first_commit(tmp_path: Path, kind: str) -> None:
     """A table that somebody made since it was looked for is not taken over."""
     target = kind.format(tmp_path)
@@ -534,7 +478,7 @@ def test_tries_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(pauses) == staging.TRIES - 1
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_maintenance_keeps_the_state(tmp_path: Path, kind: str) -> None:
     """After a compaction, a vacuum and an expiry of all older snapshots a job goes on."""
     target = kind.format(tmp_path)
@@ -642,7 +586,7 @@ def test_a_delta_table_that_was_made_again(tmp_path: Path, operation: str) -> No
         open_table(target).state()
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_file_that_a_vacuum_took(tmp_path: Path, kind: str) -> None:
     """A commit does not name a file that is gone."""
     target = kind.format(tmp_path)
@@ -656,7 +600,7 @@ def test_a_file_that_a_vacuum_took(tmp_path: Path, kind: str) -> None:
     assert open_table(target).files() == []
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_rows_that_are_deleted_beside_their_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -698,7 +642,7 @@ def delete_by_a_vector(log: Path) -> None:
     (log / f"{1:020}.json").write_text("\n".join(map(json.dumps, changes)))
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_divided_table(tmp_path: Path, kind: str) -> None:
     """A job writes files of all rows, which such a table cannot have."""
     target = kind.format(tmp_path)
@@ -714,19 +658,7 @@ def test_a_divided_table(tmp_path: Path, kind: str) -> None:
         open_table(target).check(SCHEMA, keeps=True)
 
 
-def test_two_jobs_on_a_folder(tmp_path: Path) -> None:
-    """The second is refused in a sentence, and what the first has staged stays."""
-    first, second = open_table(f"parquet:{tmp_path}/p"), open_table(f"parquet:{tmp_path}/p")
-    with first.held():
-        staged = stage(first, rows(0))
-        with pytest.raises(Refused, match=r"another job is writing .*; run this one again"):
-            second.held().__enter__()
-        first.commit(state("a", 1), SCHEMA, staged, replaces=True)
-    with second.held():
-        assert second.state() == state("a", 1)
-
-
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", KINDS)
 def test_two_jobs_at_once(tmp_path: Path, kind: str) -> None:
     """None takes the other's files, and the one that comes second finds the first's commit."""
     first, second = open_table(kind.format(tmp_path)), open_table(kind.format(tmp_path))
@@ -770,18 +702,26 @@ def test_the_catalogue_is_closed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_stored_folder_that_was_filled_meanwhile_stays_as_it_is(
-    tmp_path: Path, count: int
-) -> None:
+def test_a_folder_that_was_filled_meanwhile_stays_as_it_is(tmp_path: Path, count: int) -> None:
     """The job that comes second takes away its own files alone; one without rows has one, too."""
-    first, second = (StoredFolder(f"file://{tmp_path}/new") for _ in range(2))
+    first, second = (ParquetFolder(f"{tmp_path}/new") for _ in range(2))
     (tmp_path / "new").mkdir()
     staged = [write_tables(each.folder, SCHEMA, [rows(7)])[:count] for each in (first, second)]
     first.commit(state("first", 8), SCHEMA, staged[0], replaces=False)
-    before = sorted(first.files())
+    before = sorted(each.name for each in (tmp_path / "new").glob("[!_]*"))
 
     with pytest.raises(Conflict):
         second.commit(state("second", 8), SCHEMA, staged[1], replaces=False)
 
-    assert sorted(first.files()) == before
-    assert len(before) == 2
+    assert sorted(each.name for each in (tmp_path / "new").glob("[!_]*")) == before
+    assert len(before) == 1
+    assert (tmp_path / "new/_siltstone.json").exists()
+
+
+@pytest.mark.parametrize("name", ["note.txt", "part-0.parquet"])
+def test_a_folder_of_somebody_elses(tmp_path: Path, name: str) -> None:
+    """A job makes a new folder, and changes none that has something in it."""
+    (tmp_path / name).write_text("precious")
+
+    with pytest.raises(Refused, match=f"has {name} already"):
+        ParquetFolder(str(tmp_path)).check(SCHEMA, keeps=False)

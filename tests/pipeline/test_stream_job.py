@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable
 from deltalake.schema import Field, PrimitiveType
 
 from siltstone.pipeline.engine import LocalEngine
@@ -17,8 +17,8 @@ from siltstone.pipeline.jobs import stream as stream_job
 from siltstone.pipeline.jobs.snapshot import EVERY_RECORD, SnapshotSpec, snapshot, write
 from siltstone.pipeline.jobs.stream import StreamSummary, stream
 from siltstone.pipeline.planning.manifest import Manifest
-from siltstone.pipeline.sinks.parquet import ParquetTable
-from siltstone.pipeline.sinks.state import TableState
+from siltstone.pipeline.sinks.lake import Lake
+from siltstone.pipeline.sinks.state import PROPERTY, TableState
 from siltstone.pipeline.sinks.table import open_table
 from siltstone.pipeline.transports.archive import ArchiveSource
 from siltstone.storage import files
@@ -27,7 +27,7 @@ from siltstone.storage.topic_partition import TopicPartition
 from tests.support.keyed_log import KeyedLog
 from tests.support.lakes import read
 
-KINDS = ("parquet:{}/p", "delta:{}/d", "iceberg:{}/w/users")
+KINDS = ("delta:{}/d", "iceberg:{}/w/users")
 KILLS = ("before", "after", "before", "before", "after")
 """Where each run ends: before or after a commit."""
 HOUR_MS = 3_600_000
@@ -132,19 +132,19 @@ def test_killed_again_and_again(
     """However often it is killed before or after a commit, each record counts once."""
     followed = Followed(tmp_path, key_scope=scope)
     followed.log.write(400)
-    exchange = ParquetTable._exchange
+    committed = Lake.committed
     ends = iter(KILLS)
 
     def sometimes(*arguments: Any) -> str:
         end = next(ends, "")
         if end == "before":
             raise Killed
-        version = exchange(*arguments)
+        version: str = committed(*arguments)
         if end == "after":
             raise Killed
         return version
 
-    monkeypatch.setattr(ParquetTable, "_exchange", sometimes)
+    monkeypatch.setattr(Lake, "committed", sometimes)
     kills = 0
     while True:
         followed.log.write(40)
@@ -202,9 +202,9 @@ def test_many_partitions_are_few_files(tmp_path: Path) -> None:
     log = KeyedLog(tmp_path / "log", partitions=12)
     for partition in range(12):
         log.append(partition, b"k", b"%d" % partition)
-    spec = SnapshotSpec(topic="t", target=f"parquet:{tmp_path}/t", key_scope=EVERY_RECORD)
+    spec = SnapshotSpec(topic="t", target=f"delta:{tmp_path}/t", key_scope=EVERY_RECORD)
     for target, scope in (("rows", EVERY_RECORD), ("last", "partition")):
-        spec = replace(spec, target=f"parquet:{tmp_path}/{target}", key_scope=scope)
+        spec = replace(spec, target=f"delta:{tmp_path}/{target}", key_scope=scope)
         stream(LocalEngine(1), {"archive": str(log.root)}, spec, once=True)
 
         table = read(spec.target)
@@ -294,7 +294,7 @@ def test_a_table_that_was_taken_away(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed.log.write(60)
     followed.run()
-    shutil.rmtree(tmp_path / "p")
+    shutil.rmtree(tmp_path / "d")
     followed.log.write(60)
     followed.run()
 
@@ -303,7 +303,7 @@ def test_a_table_that_was_taken_away(tmp_path: Path) -> None:
 
 def test_a_version_that_was_restored(tmp_path: Path) -> None:
     """The state goes back with the rows, and the stream goes on from there."""
-    followed = Followed(tmp_path, KINDS[1], key_scope=EVERY_RECORD)
+    followed = Followed(tmp_path, KINDS[0], key_scope=EVERY_RECORD)
     for _ in range(3):
         followed.log.write(30)
         followed.run()
@@ -354,7 +354,7 @@ def test_a_table_of_another_topic(tmp_path: Path, kind: str) -> None:
 
 def test_a_column_of_another_writer(tmp_path: Path) -> None:
     """Rows of the table would have a column that the new ones lack."""
-    followed = Followed(tmp_path, KINDS[1])
+    followed = Followed(tmp_path, KINDS[0])
     followed.log.write(60)
     followed.run()
     DeltaTable(f"{tmp_path}/d").alter.add_columns([Field("more", PrimitiveType("integer"))])
@@ -369,7 +369,8 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
     followed = Followed(tmp_path)
     followed.log.write(60)
     followed.run()
-    (tmp_path / "p/_siltstone.json").write_text("{}")
+    properties = CommitProperties(custom_metadata={PROPERTY: "{}"})
+    DeltaTable(f"{tmp_path}/d").delete(commit_properties=properties)
 
     with pytest.raises(Refused, match="that is not the state of a snapshot table"):
         followed.run()
@@ -377,7 +378,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_small_files_are_put_together(tmp_path: Path) -> None:
     """Delta's own OPTIMIZE does, with the state in its commit; pyiceberg has no such call."""
-    followed = Followed(tmp_path, KINDS[1], key_scope=EVERY_RECORD)
+    followed = Followed(tmp_path, KINDS[0], key_scope=EVERY_RECORD)
     for _ in range(22):
         followed.log.write(1)
         followed.run()
@@ -416,7 +417,7 @@ def test_options_that_do_not_fit(tmp_path: Path, option: dict[str, str], why: st
     with pytest.raises(PipelineError, match=why):
         followed.run(**option)
 
-    assert not (tmp_path / "p").exists()
+    assert not (tmp_path / "d").exists()
 
 
 def test_headers(tmp_path: Path) -> None:

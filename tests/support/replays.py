@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from siltstone.pipeline.engine import LocalEngine
-from siltstone.pipeline.jobs import replay_task
+from siltstone.pipeline.jobs import replay_source, replay_task
 from siltstone.pipeline.jobs.replay import ReplaySpec, ReplaySummary, replay
 from siltstone.pipeline.jobs.replay_source import Chunk, Part
 from tests.support.broker import SiltstoneProcess
@@ -67,7 +67,7 @@ def run_with_crashes(
     Returns:
         What that run did, and how many crashed before it.
     """
-    read_part = replay_task.read_part
+    read_part = replay_source.read_part
     monkeypatch.setattr(replay_task, "NOTE_BYTES", 100)
     monkeypatch.setattr("siltstone.pipeline.jobs.replay_source._ROWS", 20)
     crashes = 0

@@ -1,18 +1,16 @@
-"""The tasks of a snapshot: they write the last row of each key into files.
+"""The tasks of a table: they write the last row of each key, or every row, into files.
 
 A tombstone is a row whose value is null: it removes its key from the table. A whole snapshot drops
 tombstones at its end; an increment keeps them, for the table may still hold their keys.
 """
 
-import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, groupby
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from siltstone.pipeline.errors import CorruptLog
 from siltstone.pipeline.latest import LatestRows, shares
@@ -27,24 +25,9 @@ from siltstone.pipeline.sinks.staging import (
     write_tables,
 )
 
-_MAX_SAMPLED: Final = 10_000
 _READ: Final = b"rows_read"
 _KEYLESS: Final = b"without_key"
 _PASSED_OVER: Final = b"passed_over"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareTask:
-    """Splits of some partitions, in order, and the share of their keys that the task takes."""
-
-    splits: tuple[Split, ...]
-    share: int
-    shares: int
-
-    @property
-    def size(self) -> int:
-        """Return the bytes that it reads."""
-        return sum(split.size for split in self.splits)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,22 +40,18 @@ class TaskResult:
     rows_read: int = 0
     tombstones: int = 0
     without_key: int = 0
-    sample: frozenset[bytes] = frozenset()
-    """Hashes of some of the keys, to compare with other tasks that may have the same ones."""
-    has_repeats: bool = False
-    """Whether a key is in several partitions of this task."""
     passed_over: int = 0
     """Damaged places, with ``onCorrupt=skip``."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class LatestTasks:
-    """The tasks of one snapshot; it is sent to the executors."""
+class TableTasks:
+    """The tasks of one table; it is sent to the executors."""
 
     folder: Folder
     schema: pa.Schema
-    by_time: bool
-    is_increment: bool
+    by_time: bool = False
+    is_increment: bool = False
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -80,33 +59,17 @@ class LatestTasks:
         names = tuple(self.schema.names)
         return (*names, "timestampMs") if self.by_time else names
 
-    def share(self, task: ShareTask) -> TaskResult:
-        """Keep the last row of each key of some partitions, or of a share of its keys."""
+    def last_rows(self, splits: Sequence[Split]) -> TaskResult:
+        """Write the last row of each key of some partitions, whose splits are in order."""
         scanned = Scanned()
-        groups = groupby(task.splits, lambda split: split.topic_partition)
-        parts = (self._latest(group, task, scanned) for _, group in groups)
-        return self._write(parts, scanned if task.share == 0 else Scanned())
+        groups = groupby(splits, lambda split: split.topic_partition)
+        return self._write((self._latest(group, scanned) for _, group in groups), scanned)
 
-    def _latest(self, splits: Iterable[Split], task: ShareTask, scanned: Scanned) -> LatestRows:
-        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
-        for split in splits:
-            for batch in scan(split, self.columns, scanned=scanned):
-                if task.shares == 1:
-                    rows.add(batch)
-                    continue
-                table = pa.Table.from_batches([batch])
-                rows.rows_in += table.num_rows
-                keyed = table.filter(table["key"].is_valid())
-                for number, part in shares(keyed, task.shares):
-                    if number == task.share:
-                        rows.add_table(part, is_counted=False)
-        return rows
-
-    def all_rows(self, task: ShareTask) -> TaskResult:
+    def all_rows(self, splits: Sequence[Split]) -> TaskResult:
         """Write all rows of some splits, tombstones and rows without a key, too."""
         scanned = Scanned()
         batches = chain.from_iterable(
-            scan(split, self.columns, scanned=scanned) for split in task.splits
+            scan(split, self.columns, scanned=scanned) for split in splits
         )
         tables = (_shaped(table, self.schema) for table in row_groups(batches))
         files = write_tables(self.folder, self.schema, tables)
@@ -115,13 +78,10 @@ class LatestTasks:
             files=tuple(files), rows=rows, rows_read=rows, passed_over=scanned.corrupt
         )
 
-    def spread(self, task: ShareTask) -> Iterator[tuple[int, pa.Table]]:
+    def spread(self, places: int, splits: Sequence[Split]) -> Iterator[tuple[int, pa.Table]]:
         """Keep the last row of each key of a split, and yield them by the hash of the key."""
-        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
         scanned = Scanned()
-        for split in task.splits:
-            for batch in scan(split, self.columns, scanned=scanned):
-                rows.add(batch)
+        rows = self._latest(splits, scanned)
         table = rows.finish()
         counts = {
             _READ: str(rows.rows_in).encode(),
@@ -130,7 +90,7 @@ class LatestTasks:
         }
         if table is None:
             return
-        for place, part in shares(table, task.shares):
+        for place, part in shares(table, places):
             yield place, part.replace_schema_metadata(counts)
             counts = {}
         if counts:
@@ -149,12 +109,16 @@ class LatestTasks:
             rows.rows_in += int(counts.get(_READ, b"0"))
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
             rows.add_table(table.replace_schema_metadata(None), is_counted=False)
-        return self._write([rows], scanned, is_sampled=False)
+        return self._write([rows], scanned)
 
-    def _write(
-        self, parts: Iterable[LatestRows], scanned: Scanned, *, is_sampled: bool = True
-    ) -> TaskResult:
-        """Write the last rows of each part, which is a partition unless the parts are one."""
+    def _latest(self, splits: Iterable[Split], scanned: Scanned) -> LatestRows:
+        rows = LatestRows(by=("timestampMs", "offset") if self.by_time else ())
+        for split in splits:
+            for batch in scan(split, self.columns, scanned=scanned):
+                rows.add(batch)
+        return rows
+
+    def _write(self, parts: Iterable[LatestRows], scanned: Scanned) -> TaskResult:
         result = TaskResult()
         with ParquetFiles(self.folder, self.schema) as written:
             for rows in parts:
@@ -167,14 +131,15 @@ class LatestTasks:
                 live = table.filter(table["value"].is_valid()) if tombstones else table
                 result.rows += live.num_rows
                 result.tombstones += tombstones
-                if not self.by_time:
-                    sample = _sample_of(live["key"]) if is_sampled else frozenset()
-                    result.has_repeats |= rows.has_repeats(live) or bool(result.sample & sample)
-                    result.sample |= sample
                 written.write(_shaped(table if self.is_increment else live, self.schema))
         result.files = tuple(written.staged)
         result.passed_over = scanned.corrupt
         return result
+
+
+def size_of(splits: Sequence[Split]) -> int:
+    """Return the bytes that a task reads."""
+    return sum(split.size for split in splits)
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -205,13 +170,3 @@ def _not_text(table: pa.Table, name: str) -> str:
                 "UTF-8; leave --text out and decode it yourself"
             )
     return f"a {name} is not UTF-8; leave --text out and decode it yourself"
-
-
-def _sample_of(keys: pa.ChunkedArray) -> frozenset[bytes]:
-    """Return hashes of some keys, the same ones in every partition: they go by the last byte."""
-    last = pc.binary_slice(keys, -1) if len(keys) else keys
-    chosen = keys.filter(pc.is_in(last, value_set=_SAMPLED)).to_pylist()
-    return frozenset(hashlib.blake2b(key, digest_size=8).digest() for key in chosen[:_MAX_SAMPLED])
-
-
-_SAMPLED: Final = pa.array([bytes([number]) for number in range(0, 256, 8)], pa.binary())
