@@ -1,14 +1,13 @@
-"""Runs the tasks of a job, on Spark, by Spark Connect, or in processes of this machine.
+"""Runs the tasks of a job, on Spark or in processes of this machine.
 
-All run the same functions over the same splits. On Spark a task may run twice, by retry or by
+Both run the same functions over the same splits. On Spark a task may run twice, by retry or by
 speculation. So it writes into files of its own and returns their names, and only the files of one
 attempt are committed.
 """
 
 import multiprocessing
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import cached_property, partial
@@ -41,6 +40,7 @@ class LocalEngine:
     """
 
     name = "local"
+    package_session: "SparkSession | None" = None
 
     def __init__(self, cores: int | None = None) -> None:
         self.cores = max(1, multiprocessing.cpu_count() if cores is None else cores)
@@ -106,99 +106,27 @@ class LocalEngine:
 
 
 class SparkEngine:
-    """Tasks on the executors of a Spark session, which the caller stops."""
+    """Tasks on the executors of a Spark session, also of Spark Connect; the caller stops it.
 
-    name = "spark"
-
-    def __init__(self, session: "SparkSession") -> None:
-        self.clock = Clock()
-        self.session = session
-        self._context = session.sparkContext
-        self.cores = self._context.defaultParallelism
-
-    def run(
-        self,
-        stage: str,
-        items: Sequence[T],
-        work: Callable[[T], R],
-        weigh: Callable[[T], int],
-    ) -> list[R]:
-        """Return the result of each item, in their order."""
-        if not items:
-            return []
-        with self._weighed(stage, items, weigh) as (rdd, done):
-            return rdd.map(partial(_work_and_tell, work, done)).collect()
-
-    def shuffle(
-        self,
-        stage: str,
-        items: Sequence[T],
-        spread: Spread[T],
-        gather: Gather[R],
-        places: int,
-        weigh: Callable[[T], int],
-    ) -> list[R]:
-        """Return the result for each place with tables; the tables are passed by a shuffle."""
-        if not items:
-            return []
-        with self._weighed(stage, items, weigh) as (rdd, done):
-            return (
-                rdd.flatMap(partial(_spread_and_tell, spread, done))
-                .partitionBy(places, _identity)
-                .mapPartitions(partial(_gather_blobs, gather))
-                .collect()
-            )
-
-    @contextmanager
-    def _weighed(
-        self, stage: str, items: Sequence[T], weigh: Callable[[T], int]
-    ) -> Iterator[tuple["RDD[tuple[T, int]]", Any]]:
-        """Yield an RDD of the items with their bytes, a task each, and a counter of those done."""
-        pairs = [(item, weigh(item)) for item in items]
-        rdd = self._context.parallelize(pairs, len(pairs))
-        with _shown(stage, items, weigh) as progress, self._watch(stage, progress) as done:
-            yield rdd, done
-
-    @contextmanager
-    def _watch(self, stage: str, progress: Progress) -> Iterator[Any]:
-        """Yield an accumulator of bytes and tasks; its growth is shown until the block ends."""
-        done = self._context.accumulator(0)
-        tasks = self._context.accumulator(0)
-        ended = threading.Event()
-        self._context.setJobDescription(stage)
-
-        def show() -> None:
-            while not ended.wait(_POLL_SECONDS):
-                _catch_up(progress, done.value, tasks.value)
-
-        thread = threading.Thread(target=show, name="progress", daemon=True)
-        thread.start()
-        try:
-            yield done, tasks
-        finally:
-            ended.set()
-            thread.join()
-            _catch_up(progress, done.value, tasks.value)
-
-
-class ConnectEngine:
-    """Tasks on the executors behind a session of Spark Connect, which has no RDDs.
-
-    Items and results cross in rows of DataFrames. Nothing counts bytes meanwhile.
+    Spark shows its own progress meanwhile.
     """
 
     name = "spark"
 
     def __init__(self, session: "SparkSession") -> None:
+        from pyspark.sql.utils import is_remote  # noqa: PLC0415 - an extra
+
         self.clock = Clock()
-        self._session = session
+        self.session = session
+        self.package_session = None if is_remote() else session
+        """Where a package of a table's format may merge."""
 
     @cached_property
     def cores(self) -> int:
         """How many tasks Spark makes of many rows: as many as it has cores."""
         from pyspark.sql.functions import spark_partition_id  # noqa: PLC0415 - an extra
 
-        return self._session.range(_MANY_ROWS).select(spark_partition_id()).distinct().count()
+        return self.session.range(_MANY_ROWS).select(spark_partition_id()).distinct().count()
 
     def run(
         self,
@@ -213,7 +141,10 @@ class ConnectEngine:
             for number, blob in _rows_of(batches):
                 yield _row(number, _serializer().dumps(work(_serializer().loads(blob))))
 
-        return self._collect(stage, items, weigh, lambda frame: frame.mapInArrow(worked, _ROWS))
+        with _shown_at_end(stage, items, weigh):
+            if self.package_session is None:
+                return self._collect(items, lambda frame: frame.mapInArrow(worked, _ROWS))
+            return self._rdd_of(items).map(work).collect()
 
     def shuffle(
         self,
@@ -226,57 +157,76 @@ class ConnectEngine:
     ) -> list[R]:
         """Return the result for each place with tables; the tables are passed by a shuffle."""
 
+        def spread_packed(item: T) -> Iterator[tuple[int, bytes]]:
+            return ((place, _packed(table)) for place, table in spread(item))
+
         def spread_out(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for _, blob in _rows_of(batches):
-                for place, table in spread(_serializer().loads(blob)):
-                    yield _row(place, _packed(table))
+                yield from (_row(*each) for each in spread_packed(_serializer().loads(blob)))
+
+        def gather_packed(pairs: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, R]]:
+            coming = iter(pairs)
+            for place, first in coming:  # a partition has one place
+                tables = map(_unpacked, chain([first], (blob for _, blob in coming)))
+                yield place, gather(place, tables)
 
         def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            pairs = _rows_of(batches)
-            for first in pairs:  # a partition has one place
-                (result,) = _gather_blobs(gather, chain([first], pairs))
-                yield _row(first[0], _serializer().dumps(result))
+            for place, result in gather_packed(_rows_of(batches)):
+                yield _row(place, _serializer().dumps(result))
 
         def planned(frame: "DataFrame") -> "DataFrame":
             tables = frame.mapInArrow(spread_out, _ROWS).repartitionById(places, "number")
             return tables.mapInArrow(gathered, _ROWS)
 
-        return self._collect(stage, items, weigh, planned)
+        with _shown_at_end(stage, items, weigh):
+            if self.package_session is None:
+                return self._collect(items, planned)
+            tables = self._rdd_of(items).flatMap(spread_packed).partitionBy(places, int)
+            return tables.mapPartitions(gather_packed).values().collect()
 
-    def _collect(
-        self,
-        stage: str,
-        items: Sequence[T],
-        weigh: Callable[[T], int],
-        plan: "Callable[[DataFrame], DataFrame]",
-    ) -> list[Any]:
-        """Return the results of a plan over the items, a task each, in the order of its numbers."""
+    def _rdd_of(self, items: Sequence[T]) -> "RDD[T]":
+        return self.session.sparkContext.parallelize(items, max(1, len(items)))
+
+    def _collect(self, items: Sequence[Any], plan: "Callable[[DataFrame], DataFrame]") -> list[Any]:
+        """Return the results of a plan over the items, a task each, in the order of its numbers.
+
+        Spark Connect has no RDDs, so they cross in rows of DataFrames.
+        """
         if not items:
             return []
         rows = [(number, _serializer().dumps(item)) for number, item in enumerate(items)]
-        with _shown(stage, items, weigh) as progress:
-            frame = self._session.createDataFrame(rows, _ROWS)
+        with having(self.session, _ONE_BY_ONE):
+            frame = self.session.createDataFrame(rows, _ROWS)
             found = plan(frame.repartitionById(len(rows), "number")).collect()
-            progress.add(sum(weigh(item) for item in items), splits=len(items))
         return [_serializer().loads(row[1]) for row in sorted(found)]
 
 
-Engine: TypeAlias = LocalEngine | SparkEngine | ConnectEngine
+Engine: TypeAlias = LocalEngine | SparkEngine
 """Runs tasks; ``weigh`` gives the bytes of an item for the progress."""
 
-_POLL_SECONDS = 0.2
 _SMALL_BYTES = 32 << 20
 """Reading less than that takes less time than starting a process."""
 _FEWEST_TASKS = 2
 _ROWS = "number int, content binary"
 _MANY_ROWS = 1 << 20
+_ONE_BY_ONE = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1"}
+"""A row may have many megabytes, and Arrow holds two gigabytes of a column."""
 
 
-def spark_engine(session: "SparkSession") -> SparkEngine | ConnectEngine:
-    """Return the engine for a session of Spark, which may be one of Spark Connect."""
-    from pyspark.sql.utils import is_remote  # noqa: PLC0415 - an extra
-
-    return ConnectEngine(session) if is_remote() else SparkEngine(session)
+@contextmanager
+def having(session: "SparkSession", options: Mapping[str, str]) -> Iterator[None]:
+    """Have options in a session until the block ends."""
+    before = {name: session.conf.get(name, None) for name in options}
+    for name, text in options.items():
+        session.conf.set(name, text)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            if was is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, was)
 
 
 @contextmanager
@@ -288,29 +238,16 @@ def _shown(stage: str, items: Sequence[T], weigh: Callable[[T], int]) -> Iterato
         progress.end()
 
 
+@contextmanager
+def _shown_at_end(stage: str, items: Sequence[T], weigh: Callable[[T], int]) -> Iterator[None]:
+    with _shown(stage, items, weigh) as progress:
+        yield
+        progress.add(sum(weigh(item) for item in items), splits=len(items))
+
+
 def _counted(progress: Progress, weight: int, result: R) -> R:
     progress.add(weight)
     return result
-
-
-def _catch_up(progress: Progress, size: int, splits: int) -> None:
-    progress.add(size - progress.bytes_done, splits=splits - progress.splits_done)
-
-
-def _work_and_tell(work: Callable[[T], R], done: Any, pair: tuple[T, int]) -> R:
-    result = work(pair[0])
-    done[0].add(pair[1])
-    done[1].add(1)
-    return result
-
-
-def _spread_and_tell(
-    spread: Spread[T], done: Any, pair: tuple[T, int]
-) -> Iterator[tuple[int, bytes]]:
-    for place, table in spread(pair[0]):
-        yield place, _packed(table)
-    done[0].add(pair[1])
-    done[1].add(1)
 
 
 def _serializer() -> Any:
@@ -329,19 +266,6 @@ def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
 def _row(number: int, content: bytes) -> pa.RecordBatch:
     arrays = [pa.array([number], pa.int32()), pa.array([content], pa.binary())]
     return pa.RecordBatch.from_arrays(arrays, ["number", "content"])
-
-
-def _gather_blobs(gather: Gather[R], pairs: Iterator[tuple[int, bytes]]) -> Iterator[R]:
-    first = next(pairs, None)
-    if first is None:
-        return
-
-    def tables() -> Iterator[pa.Table]:
-        yield _unpacked(first[1])
-        for _, blob in pairs:
-            yield _unpacked(blob)
-
-    yield gather(first[0], tables())
 
 
 def _spread_to_files(
@@ -371,7 +295,3 @@ def _packed(table: pa.Table) -> bytes:
 
 def _unpacked(blob: bytes) -> pa.Table:
     return pa.ipc.open_stream(blob).read_all()
-
-
-def _identity(place: int) -> int:
-    return place

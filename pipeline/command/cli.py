@@ -15,7 +15,7 @@ from typing import Final
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline import settings
 from siltstone.pipeline.command.arguments import make_parser
-from siltstone.pipeline.engine import Engine, LocalEngine, spark_engine
+from siltstone.pipeline.engine import Engine, LocalEngine, SparkEngine
 from siltstone.pipeline.errors import BadOption, PipelineError, python_error_in
 from siltstone.protocol.errors import visible
 
@@ -97,7 +97,7 @@ def engine_of(options: Namespace) -> Iterator[Engine]:
     jars = jars_in(options.jars)
     session = open_session(f"siltstone {options.job}", master=options.master, jars=jars)
     try:
-        yield spark_engine(session)
+        yield SparkEngine(session)
     finally:
         session.stop()
 

@@ -26,13 +26,11 @@ class Progress:
         self._shown = self._began
         self.bytes_done = 0
         self.splits_done = 0
-        self.rows = 0
 
-    def add(self, size: int, rows: int = 0, splits: int = 1) -> None:
+    def add(self, size: int, splits: int = 1) -> None:
         """Count splits that are done, and show it if it is time."""
         self.bytes_done += size
         self.splits_done += splits
-        self.rows += rows
         pause = _REDRAW_SECONDS if self._is_terminal else _LINE_SECONDS
         now = self._clock.monotonic()
         if now - self._shown >= pause:
@@ -55,8 +53,6 @@ class Progress:
             f"{size(rate)}/s",
             f"{self.splits_done} of {self._total_splits} splits",
         ]
-        if self.rows:
-            words.append(f"{self.rows:,} rows")
         if rate and self.bytes_done < self._total_bytes:
             words.append(f"{seconds_text((self._total_bytes - self.bytes_done) / rate)} left")
         return ", ".join(words)

@@ -13,7 +13,7 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, create_table_with_add_actions
 from pyarrow import fs
 
-from siltstone.pipeline.engine import Engine, SparkEngine
+from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.sinks.delta_spark import SparkTable, state_of
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
@@ -111,9 +111,10 @@ class DeltaSink(Lake):
 
     def _by_spark(self, engine: Engine) -> SparkTable | None:
         """Return the table in an engine's session with Delta's package; None without it."""
-        if "://" in self.place or not isinstance(engine, SparkEngine):
+        session = engine.package_session
+        if "://" in self.place or session is None or not has_delta(session):
             return None
-        return SparkTable(engine.session, self.place) if has_delta(engine.session) else None
+        return SparkTable(session, self.place)
 
     def compact(self, engine: Engine) -> None:
         """Put many small files together by an OPTIMIZE; if another writer is first, it is left."""

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deltalake import DeltaTable
 
+from siltstone.pipeline.engine import having
 from siltstone.pipeline.sinks.rewrite import Rewrite
-from siltstone.pipeline.sinks.spark_merge import having, merge
+from siltstone.pipeline.sinks.spark_merge import merge
 from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation
 
-from siltstone.pipeline.engine import Engine, SparkEngine
+from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import BadOption, Refused
-from siltstone.pipeline.sinks.iceberg_spark import SparkTable
+from siltstone.pipeline.sinks.iceberg_spark import find_table
 from siltstone.pipeline.sinks.lake import Lake
 from siltstone.pipeline.sinks.rewrite import Rewrite
 from siltstone.pipeline.sinks.staging import Folder, StagedFile, conflict
@@ -88,11 +88,10 @@ class IcebergSink(Lake):
 
     def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
         table = self._table
-        if table is not None and rewrite.changes and isinstance(engine, SparkEngine):
-            name = self._catalog_name
-            if name and SparkTable.is_known(engine.session, name):
-                SparkTable(engine.session, name, self._identifier).merge(table, state, rewrite)
-                return ()
+        by_spark = find_table(engine.package_session, self._catalog_name, self._identifier)
+        if table is not None and rewrite.changes and by_spark is not None:
+            by_spark.merge(table, state, rewrite)
+            return ()
         tasks = self._tasks()
         found: list[list[StagedFile] | None] = [None] * len(tasks)
         if table is not None and rewrite.changes:

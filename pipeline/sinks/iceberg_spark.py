@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyiceberg.catalog import load_catalog
 
+from siltstone.pipeline.engine import having
 from siltstone.pipeline.errors import Refused
 from siltstone.pipeline.sinks.rewrite import Rewrite
-from siltstone.pipeline.sinks.spark_merge import having, merge
+from siltstone.pipeline.sinks.spark_merge import merge
 from siltstone.pipeline.sinks.state import PROPERTY, TableState
 
 if TYPE_CHECKING:
@@ -33,11 +34,6 @@ class SparkTable:
         self._identifier = identifier
         self._name = ".".join(f"`{each}`" for each in (catalog, *identifier))
 
-    @staticmethod
-    def is_known(session: "SparkSession", catalog: str) -> bool:
-        """Tell whether a session has a catalogue of Iceberg's package."""
-        return bool(catalog) and session.conf.get(f"spark.sql.catalog.{catalog}", "") == _CATALOGUE
-
     def merge(self, table: "Table", state: TableState, rewrite: Rewrite) -> None:
         """Merge changed rows into a version, which must be the newest.
 
@@ -56,6 +52,16 @@ class SparkTable:
         check = partial(_check, self._catalog, properties, self._identifier, version)
         with having(session, {f"{_NOTE}{PROPERTY}": state.to_json()}):
             merge(session, self._name, rewrite, check)
+
+
+def find_table(
+    session: "SparkSession | None", catalog: str, identifier: tuple[str, ...]
+) -> SparkTable | None:
+    """Return the table in a session that has the catalogue of Iceberg's package; else None."""
+    if session is None or not catalog:
+        return None
+    is_known = session.conf.get(f"spark.sql.catalog.{catalog}", "") == _CATALOGUE
+    return SparkTable(session, catalog, identifier) if is_known else None
 
 
 def _check(

@@ -5,8 +5,7 @@ read. So the tasks that read the changed rows, once the package has chosen its v
 the newest one is still the one of the job.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -43,18 +42,6 @@ def merge(
           INSERT ({", ".join(names)}) VALUES ({", ".join(f"s.{each}" for each in names)})
         """  # noqa: S608  # names of our own columns
     ).collect()
-
-
-@contextmanager
-def having(session: "SparkSession", options: Mapping[str, str]) -> Iterator[None]:
-    """Have options in a session until the block ends."""
-    for name, text in options.items():
-        session.conf.set(name, text)
-    try:
-        yield
-    finally:
-        for name in options:
-            session.conf.unset(name)
 
 
 def _source(

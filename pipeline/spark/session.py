@@ -28,7 +28,6 @@ LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 DEFAULTS: Final = {
     _PUSHDOWN: "true",
-    "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
 }
 _DELTA: Final = {
@@ -72,7 +71,8 @@ def open_session(
     remote = remote_of(master)
     if remote:
         return _open_remote(remote)
-    settings = {**DEFAULTS, **(conf or {})}
+    progress = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+    settings = {**DEFAULTS, **progress, **(conf or {})}
     files = [check_jar(Path(jar)) for jar in jars]
     if files:
         settings["spark.jars"] = ",".join(files)

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from siltstone.pipeline.errors import PipelineError
-from siltstone.pipeline.sinks.table import open_table
+from siltstone.pipeline.sinks.table import open_new
 from siltstone.pipeline.spark.java import find_java
 from siltstone.pipeline.spark.session import FAST_START
 from tests.support.kafka import cache_folder
@@ -19,24 +19,24 @@ from tests.support.programs import run_to_end
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, sys
-from siltstone.pipeline.engine import spark_engine
+from siltstone.pipeline.engine import SparkEngine
 from siltstone.pipeline.jobs.export import ExportSpec, export
 from siltstone.pipeline.jobs.snapshot import EVERY_RECORD, SnapshotSpec, snapshot
 from siltstone.pipeline.jobs.stream import stream
 from siltstone.pipeline.spark.session import open_session
 log, folder = sys.argv[1:]
 session = open_session("connect")
-engine = spark_engine(session)
+engine = SparkEngine(session)
 read = {"archive": log, "splitBytes": "20k"}
 frame = session.read.format("siltstone").options(subscribe="t", **read).load()
 count = frame.where("offset >= 10").count()
 exported = export(engine, {"subscribe": "t", **read}, ExportSpec(target=folder + "/rows")).rows
 spec = SnapshotSpec(topic="t", target=folder + "/table", plan="shuffle")
 live = snapshot(engine, read, spec).rows
-spec = SnapshotSpec(topic="t", target=folder + "/all", key_scope=EVERY_RECORD)
+spec = SnapshotSpec(topic="t", target="delta:" + folder + "/all", key_scope=EVERY_RECORD)
 followed = stream(engine, {**read, "maxOffsetsPerTrigger": "2000"}, spec, once=True)
 told = [count, exported, live, followed.rows, followed.commits]
-print(json.dumps([type(engine).__name__, engine.cores, *told]))
+print(json.dumps([engine.package_session is None, engine.cores, *told]))
 session.stop()
 """
 
@@ -73,12 +73,12 @@ def test_jobs_and_reads_by_spark_connect(packages: Path, tmp_path: Path) -> None
     done = run_to_end(command, env=environ, cwd=tmp_path, timeout=180)
 
     assert done.returncode == 0, done.stderr
-    engine, cores, *told = json.loads(done.stdout.splitlines()[-1])
-    assert (engine, cores) == ("ConnectEngine", 2)
+    is_remote, cores, *told = json.loads(done.stdout.splitlines()[-1])
+    assert (is_remote, cores) == (True, 2)
     assert told == [2980, 3000, len(log.live()), 3000, 2]
     rows = [
         row
-        for path in open_table(f"{tmp_path}/table").files()
+        for path in open_new(f"{tmp_path}/table").files()
         for row in pq.read_table(path, partitioning=None).to_pylist()
     ]
     assert {(row["partition"], row["key"]): row["value"] for row in rows} == log.live()
