@@ -1,118 +1,51 @@
-"""File systems: this machine's, or any that pyarrow.fs opens by its URI.
+"""File systems of pyarrow: this machine's, or any that it opens by a URI.
 
-Local files are read with ``pread`` into a buffer and never mapped: if a mapped file is cut while it
-is read, the process ends. An open file keeps its content, even if another file gets its name.
+Files are read and never mapped: if a mapped file is cut while it is read, the process ends. An open
+file keeps its content, even if another file gets its name.
 """
 
 import os
 from functools import lru_cache
-from pathlib import Path
-from typing import Any, Self, TypeAlias
+from typing import Self
+
+import pyarrow as pa
+from pyarrow import fs
 
 from siltstone.pipeline.errors import SourceUnavailable
 
 
-class LocalFile:
-    """A file of this machine."""
+class StoredFile:
+    """An open file. One thread."""
 
-    def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        status = os.fstat(self._fd)
-        self.size = status.st_size
-        self.inode = status.st_ino
-
-    def fileno(self) -> int:
-        """Return the descriptor."""
-        return self._fd
-
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Fill a view from a position on; return the bytes read."""
-        filled = 0
-        while filled < len(view):
-            count = os.preadv(self._fd, [view[filled:]], position + filled)
-            if count == 0:
-                break
-            filled += count
-        return filled
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return up to ``size`` bytes."""
-        return os.pread(self._fd, size, position)
-
-    def close(self) -> None:
-        """Close it. Idempotent."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-class LocalStore:
-    """The file system of this machine."""
-
-    is_local = True
-
-    def open(self, path: str) -> LocalFile:
-        """Open a file to read it.
-
-        Raises:
-            FileNotFoundError: it is missing.
-        """
-        return LocalFile(path)
-
-    def read(self, path: str) -> bytes | None:
-        """Return a small file, None if it is missing."""
-        try:
-            return Path(path).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def list(self, path: str) -> dict[str, int]:
-        """Return the names in a folder and the size of each; -1 for a folder.
-
-        Raises:
-            FileNotFoundError: the folder is missing.
-        """
-        found = {}
-        with os.scandir(path) as entries:
-            for entry in entries:
-                try:
-                    found[entry.name] = -1 if entry.is_dir() else entry.stat().st_size
-                except FileNotFoundError:
-                    continue  # gone since the folder was listed
-        return found
-
-
-class ArrowFile:
-    """A file of pyarrow's, which has no inode."""
-
-    inode = 0
-
-    def __init__(self, opened: Any) -> None:
+    def __init__(self, opened: pa.NativeFile) -> None:
         self._opened = opened
-        self.size = opened.size()
+        self.size: int = opened.size()
+        self.inode = os.fstat(opened.fileno()).st_ino if isinstance(opened, pa.OSFile) else 0
+        """0 in a store, which has none."""
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill a view from a position on; return the bytes read."""
-        found = self._opened.read_at(len(view), position)
-        view[: len(found)] = found
-        return len(found)
+        self._opened.seek(position)
+        count: int = self._opened.readinto(view)
+        return count
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to ``size`` bytes."""
-        return bytes(self._opened.read_at(size, position))
+        found: bytes = self._opened.read_at(size, position)
+        return found
 
     def close(self) -> None:
         """Close it. Idempotent."""
         self._opened.close()
 
 
-class ArrowStore:
-    """A file system of pyarrow's: object storage, HDFS, or this machine again."""
+class Store:
+    """A file system. Paths are texts with ``/`` between their parts."""
 
-    is_local = False
-
-    def __init__(self, file_system: Any) -> None:
-        self._files = file_system
+    def __init__(self, files: fs.FileSystem, *, is_local: bool) -> None:
+        self._files = files
+        self.is_local = is_local
+        """Whether reading a few bytes is cheap."""
 
     @classmethod
     def of(cls, uri: str) -> tuple[Self, str]:
@@ -121,50 +54,47 @@ class ArrowStore:
         Raises:
             SourceUnavailable: pyarrow does not know such a URI, or cannot reach it.
         """
-        from pyarrow import fs  # noqa: PLC0415 - only where it is used
-
         try:
-            file_system, path = fs.FileSystem.from_uri(uri)
+            files, path = fs.FileSystem.from_uri(uri)
         except (OSError, ValueError) as error:
             raise SourceUnavailable(f"pyarrow.fs cannot open {uri}: {error}") from error
-        return cls(file_system), path
+        return cls(files, is_local=False), path
 
-    def open(self, path: str) -> ArrowFile:
-        """Open a file to read it."""
-        return ArrowFile(self._files.open_input_file(path))
+    def open(self, path: str) -> StoredFile:
+        """Open a file to read it.
+
+        Raises:
+            FileNotFoundError: it is missing.
+        """
+        return StoredFile(pa.OSFile(path) if self.is_local else self._files.open_input_file(path))
 
     def read(self, path: str) -> bytes | None:
         """Return a small file, None if it is missing."""
         try:
             with self._files.open_input_file(path) as opened:
-                return bytes(opened.read())
+                found: bytes = opened.read()
         except FileNotFoundError:
             return None
+        return found
 
     def list(self, path: str) -> dict[str, int]:
-        """Return the names in a folder and the size of each; -1 for a folder."""
-        from pyarrow import fs  # noqa: PLC0415 - only where it is used
+        """Return the names in a folder and the size of each; -1 for a folder.
 
-        found = self._files.get_file_info(fs.FileSelector(path))
+        Raises:
+            FileNotFoundError: the folder is missing.
+        """
         return {
             each.base_name: -1 if each.type == fs.FileType.Directory else each.size
-            for each in found
+            for each in self._files.get_file_info(fs.FileSelector(path))
+            if each.type != fs.FileType.NotFound  # gone since the folder was listed
         }
-
-
-StoredFile: TypeAlias = LocalFile | ArrowFile
-Store: TypeAlias = LocalStore | ArrowStore
-"""A file system. Paths are texts with ``/`` between their parts."""
 
 
 @lru_cache(maxsize=16)
 def open_store(place: str) -> tuple[Store, str]:
     """Return the store that a path or URI is in, and the path in it."""
-    if "://" not in place:
-        return LocalStore(), place
-    if place.startswith("file://"):
-        return LocalStore(), place.removeprefix("file://")
-    return ArrowStore.of(place)
+    path = place.removeprefix("file://")
+    return Store.of(path) if "://" in path else (Store(fs.LocalFileSystem(), is_local=True), path)
 
 
 def join(folder: str, name: str) -> str:

@@ -71,7 +71,9 @@ def audit_segment(partition: PinnedPartition, segment: PinnedSegment) -> Segment
         audit.check()
     except FileNotFoundError as error:
         audit.report.findings.add(
-            Kind.MISSING_FILE, f"a file of the segment is gone: {error.filename}", file=audit.name
+            Kind.MISSING_FILE,
+            f"a file of the segment is gone: {error.filename or error}",
+            file=audit.name,
         )
     return audit.report
 

@@ -4,6 +4,7 @@ The last segment is walked to its last whole batch: a torn tail does not count. 
 where the log starts and how far it was cleaned. All of it works on object storage, too.
 """
 
+import os
 from collections.abc import Iterable
 
 from siltstone.pipeline.errors import SourceUnavailable
@@ -225,9 +226,9 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
     try:
         return store.list(path)
     except OSError as error:
+        why = os.strerror(error.errno) if error.errno else error
         raise SourceUnavailable(
-            f"{path} cannot be read ({error.strerror or error}); name a log directory that "
-            "exists, or read from the broker with transport=fetch"
+            f"{path} cannot be read ({why}); name a log directory that exists, or read from the broker with transport=fetch"
         ) from error
 
 

@@ -8,7 +8,7 @@ from pyarrow import fs
 from siltstone.pipeline import stores
 from siltstone.pipeline.errors import SourceUnavailable
 from siltstone.pipeline.options import ReadOptions
-from siltstone.pipeline.stores import ArrowStore, open_store
+from siltstone.pipeline.stores import Store, open_store
 from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
 from tests.support.archives import Archive, damage, positions, read_splits
@@ -20,10 +20,10 @@ COLUMNS = ("key", "value", "offset", "timestamp", "position")
 def remote(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have s3:// mean this machine's files, through all of pyarrow.fs but its network."""
 
-    def of(uri: str) -> tuple[ArrowStore, str]:
-        return ArrowStore(fs.LocalFileSystem()), uri.removeprefix("s3://")
+    def of(uri: str) -> tuple[Store, str]:
+        return Store(fs.LocalFileSystem(), is_local=False), uri.removeprefix("s3://")
 
-    monkeypatch.setattr(stores.ArrowStore, "of", of)
+    monkeypatch.setattr(stores.Store, "of", of)
     open_store.cache_clear()
     yield
     open_store.cache_clear()

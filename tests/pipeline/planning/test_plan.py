@@ -11,7 +11,7 @@ from siltstone.pipeline.errors import BadOption, DataLost, SourceUnavailable
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
 from siltstone.pipeline.planning.segments import SegmentView
 from siltstone.pipeline.reading.scanned import Scanned
-from siltstone.pipeline.stores import LocalStore, StoredFile
+from siltstone.pipeline.stores import Store, StoredFile
 from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
 from siltstone.storage.directory.lock import DirectoryLock
@@ -104,13 +104,13 @@ def test_an_index_is_searched_in_its_file(
     """The indexes of ten terabytes are twenty gigabytes: a plan reads the entries that it needs."""
     archive.fill_plain(4000, interval=0)
     asked = []
-    read = LocalStore.read
+    read = Store.read
 
-    def note(self: LocalStore, path: str) -> bytes | None:
+    def note(self: Store, path: str) -> bytes | None:
         asked.append(path)
         return read(self, path)
 
-    monkeypatch.setattr(LocalStore, "read", note)
+    monkeypatch.setattr(Store, "read", note)
 
     archive.plan(splitBytes="400")
 
