@@ -21,7 +21,6 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 from pyarrow.parquet import filters_to_expression
 
-from siltstone.pipeline.arrow_stream import as_stream
 from siltstone.pipeline.columns import TYPES, arrow_schema, check_names, choose
 from siltstone.pipeline.errors import BadOption, SourceUnavailable
 from siltstone.pipeline.filters import Condition, Narrowed, narrow
@@ -66,7 +65,8 @@ def scan(
         held = stack.pop_all()
     rows = _rows(held, plan, splits, moment.check)
     weakref.finalize(rows, held.close)  # also at the end of the process
-    return as_stream(pa.RecordBatchReader.from_batches(arrow_schema(names), rows))
+    reader = pa.RecordBatchReader.from_batches(arrow_schema(names), rows)
+    return pa.RecordBatchReader.from_stream(reader)  # it ends the iterator when it is closed
 
 
 def _rows(

@@ -7,7 +7,7 @@
     startingOffsetsByTimestampStrategy       what if no record is so late: error or latest
     includeHeaders, failOnDataLoss, kafka.isolation.level, kafka.bootstrap.servers
     minPartitions, maxRecordsPerPartition    cut finer than by bytes
-    maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay
+    maxOffsetsPerTrigger                     how much one micro-batch reads
 
 Options of this source alone:
 
@@ -24,11 +24,10 @@ Options of this source alone:
     timestampFrom  records from this time on; timestampTo: before this time. Exact, record by record
     timestampOrder any, or batch: no record of a batch is older than its first one
     splitBytes     about how many bytes one task reads: 64m, and 256m where batch headers say all
-    verify         check CRCs; onCorrupt: fail or skip; quarantine: a folder for what is skipped
+    onCorrupt      fail or skip, at a batch whose CRC is wrong
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
     pinLingerMs    how long it stays after them, for further actions on the same DataFrame; by
                    default while the driver lives, if a topic is compacted
-    unpinned       read a live broker's folder without a pin, at your own risk
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
 
@@ -73,8 +72,6 @@ class ReadOptions:
     max_records_per_partition: int = 0
     max_offsets_per_trigger: int = 0
     max_bytes_per_trigger: int = 0
-    min_offsets_per_trigger: int = 0
-    max_trigger_delay_ms: int = 15 * 60_000
     until_now: bool = False
     transport: str = "auto"
     data: str = ""
@@ -87,13 +84,10 @@ class ReadOptions:
     timestamp_order: str = "any"
     split_bytes: int = 0
     """0: the planner chooses."""
-    verify: bool = True
     on_corrupt: str = "fail"
-    quarantine: str = ""
     pin_lease_ms: int = 60_000
     pin_linger_ms: int = 0
     """0: at least 20 s, longer for more bytes, and while the driver lives if one is compacted."""
-    unpinned: bool = False
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)
     """Other options that begin with ``kafka.``; the fetch transport obeys those that it knows."""
@@ -146,10 +140,6 @@ class ReadOptions:
         faults = []
         if sum(ways) != 1:
             faults.append("name the topics by exactly one of subscribe, subscribePattern, assign")
-        if self.quarantine and self.on_corrupt != "skip":
-            faults.append("quarantine takes what onCorrupt=skip passes over; set that too")
-        if "://" in self.quarantine:
-            faults.append(f"quarantine={self.quarantine} is no path that this machine sees")
         if self.starting_offsets == LATEST and self.ending_offsets == EARLIEST:
             faults.append("startingOffsets latest with endingOffsets earliest leaves nothing")
         return faults
@@ -199,8 +189,6 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "maxRecordsPerPartition": ("max_records_per_partition", settings.number),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", settings.number),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", settings.size),
-    "minOffsetsPerTrigger": ("min_offsets_per_trigger", settings.number),
-    "maxTriggerDelay": ("max_trigger_delay_ms", settings.duration),
     "untilNow": ("until_now", settings.flag),
     "transport": ("transport", _among(*TRANSPORTS)),
     "data": ("data", _text),
@@ -211,12 +199,9 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "timestampTo": ("time_to", settings.time),
     "timestampOrder": ("timestamp_order", _among("any", "batch")),
     "splitBytes": ("split_bytes", settings.size),
-    "verify": ("verify", settings.flag),
     "onCorrupt": ("on_corrupt", _among("fail", "skip")),
-    "quarantine": ("quarantine", _text),
     "pinLeaseMs": ("pin_lease_ms", settings.duration),
     "pinLingerMs": ("pin_linger_ms", settings.duration),
-    "unpinned": ("unpinned", settings.flag),
     "filterPushdown": ("filter_pushdown", settings.flag),
 }
 _SPELLINGS: Final = {name.lower(): name for name in _KNOWN}
@@ -236,8 +221,10 @@ _IGNORED: Final = {
     "kafkaconsumer.polltimeoutms",
     "kafkaconsumer.polltimeout.ms",
     "kafka.group.id",
+    "minoffsetspertrigger",
+    "maxtriggerdelay",
 }
-"""Options that only the connector uses: a job that moves over may keep them."""
+"""Options that only the connector uses; without the last two micro-batches may be smaller."""
 
 
 def _nearest(name: str) -> str:

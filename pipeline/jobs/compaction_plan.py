@@ -26,7 +26,7 @@ LOAD_FACTOR: Final = 0.9
 DEDUPE_BUFFER_BYTES: Final = 128 << 20
 """Kafka's default of log.cleaner.dedupe.buffer.size."""
 CLEANING_BYTES_PER_SECOND: Final = 200 << 20
-_COLUMNS: Final = ("key", "value", "offset", "timestampMs", "segment")
+_COLUMNS: Final = ("key", "value", "offset", "timestampMs")
 _RECORD_OVERHEAD: Final = 10
 _SKEWED: Final = 0.1
 _MAX_DUPLICATED: Final = 0.5
@@ -34,17 +34,6 @@ _DAY_MS: Final = 86_400_000
 _REMOTE: Final = (
     "sizes are those of records outside of batches: files are not seen over the network"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentPlan:
-    """A segment: its records, and how many are the last of their key."""
-
-    base_offset: int
-    size: int
-    records: int
-    live_records: int
-    live_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +55,6 @@ class PartitionForecast:
     duplicate_ratio: float
     map_bytes: int
     passes: int
-    segments: tuple[SegmentPlan, ...]
 
     def line(self) -> str:
         """Return it in words."""
@@ -174,7 +162,6 @@ def forecast(now_ms: int, task: ForecastTask) -> PartitionForecast:
         duplicate_ratio=1 - keys / keyed.num_rows if keyed.num_rows else 0.0,
         map_bytes=map_bytes,
         passes=max(1, math.ceil(map_bytes / DEDUPE_BUFFER_BYTES)),
-        segments=tuple(_segments(task.partition, table, latest, packed)),
     )
 
 
@@ -183,7 +170,6 @@ _SLIM: Final = pa.schema(
         ("key", pa.binary()),
         ("offset", pa.int64()),
         ("timestampMs", pa.int64()),
-        ("segment", pa.int64()),
         ("is_tombstone", pa.bool_()),
         ("bytes", pa.int64()),
     ]
@@ -202,39 +188,10 @@ def _slim(splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
                 batch["key"],
                 batch["offset"],
                 batch["timestampMs"],
-                batch["segment"],
                 batch["value"].is_null(),
                 pc.add(pc.add(*lengths), _RECORD_OVERHEAD),
             ]
             yield pa.RecordBatch.from_arrays(columns, schema=_SLIM)
-
-
-def _segments(
-    partition: PinnedPartition, table: pa.Table, latest: pa.Table, packed: float
-) -> Iterator[SegmentPlan]:
-    every = _by_segment(table)
-    live = _by_segment(latest)
-    for segment in partition.segments:
-        records, _ = every.get(segment.base_offset, (0, 0))
-        live_records, live_bytes = live.get(segment.base_offset, (0, 0))
-        yield SegmentPlan(
-            base_offset=segment.base_offset,
-            size=segment.size,
-            records=records,
-            live_records=live_records,
-            live_bytes=int(live_bytes * packed),
-        )
-
-
-def _by_segment(table: pa.Table) -> dict[int, tuple[int, int]]:
-    groups = (
-        table.select(["segment", "bytes"])
-        .group_by("segment")
-        .aggregate([("bytes", "count"), ("bytes", "sum")])
-    )
-    return {
-        row["segment"]: (row["bytes_count"], row["bytes_sum"] or 0) for row in groups.to_pylist()
-    }
 
 
 def _propose(found: Sequence[PartitionForecast]) -> tuple[dict[str, str], tuple[str, ...]]:

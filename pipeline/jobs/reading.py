@@ -102,7 +102,7 @@ def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
             view=view,
             ranges=source.ranges(view),
             transport=source.name,
-            is_still=pin is not None or (source.name == "archive" and not options.unpinned),
+            is_still=pin is not None or source.name == "archive",
             began=began,
             clock=clock,
             pin=pin,

@@ -228,7 +228,8 @@ def list_folder(store: Store, path: str) -> dict[str, int]:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else error
         raise SourceUnavailable(
-            f"{path} cannot be read ({why}); name a log directory that exists, or read from the broker with transport=fetch"
+            f"{path} cannot be read ({why}); name a log directory that exists, or read from the "
+            "broker with transport=fetch"
         ) from error
 
 

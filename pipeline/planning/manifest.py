@@ -5,8 +5,7 @@ one from a folder. The planner uses only the manifest. As JSON each value is an 
 names of its fields.
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from siltstone.storage import files
@@ -97,22 +96,9 @@ class Manifest:
         """Bytes of all partitions."""
         return sum(partition.size for partition in self.partitions)
 
-    def to_json(self) -> str:
-        """Return the manifest as JSON text."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> "Manifest":
-        """Read the JSON of `to_json`; fields that it does not know are left out.
-
-        Raises:
-            ValueError: the text is not a manifest.
-        """
-        return cls.from_facts(json.loads(text))
-
     @classmethod
     def from_facts(cls, facts: Any) -> "Manifest":
-        """Return the manifest of the decoded JSON of `to_json`.
+        """Return the manifest of a broker's answer; fields that are not known here are left out.
 
         Raises:
             ValueError: it is not a manifest.

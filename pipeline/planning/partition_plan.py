@@ -27,21 +27,18 @@ from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 
-_NOWHERE: Final = -1
 _SLACK: Final = 1 / 8
 """How far a cut may be moved to get to the start of the next segment, as a part of a split."""
 
 
 class Cut(NamedTuple):
-    """A place between two splits: the second begins with this offset, at this position.
-
-    The first split ends at ``until``: after the batch, if the offset is inside it.
-    """
+    """A place between two splits: the second begins with this offset, at this position."""
 
     span: int
     position: int
-    until: int
     offset: int
+    is_known: bool = True
+    """Whether a batch of this offset was seen there."""
 
 
 class Span(NamedTuple):
@@ -71,8 +68,12 @@ class PartitionPlan:
         spans = [span for span in self._spans() if span.end > span.position]
         if not spans:
             return []
+        size = sum(span.size for span in spans)
+        length = self._whole.end_offset - self._whole.start_offset
+        if self._options.max_records_per_partition:
+            target = min(target, size * self._options.max_records_per_partition // length)
         try:
-            cuts = self._finer(spans, self._cuts(spans, target))
+            cuts = self._cuts(spans, size, max(1, target))
         finally:
             for span in spans:
                 span.view.close()
@@ -117,12 +118,11 @@ class PartitionPlan:
             )
             view.close()
 
-    def _cuts(self, spans: list[Span], target: int) -> list[Cut]:
+    def _cuts(self, spans: list[Span], size: int, target: int) -> list[Cut]:
         """Return where splits begin and end, the first at the start and the last at the end."""
-        size = sum(span.size for span in spans)
         parts = max(1, round(size / target))
         step = size / parts
-        cuts = [Cut(0, spans[0].position, _NOWHERE, self._whole.start_offset)]
+        cuts = [Cut(0, spans[0].position, self._whole.start_offset, is_known=False)]
         before = 0
         for number, span in enumerate(spans):
             while len(cuts) < parts and step * len(cuts) < before + span.size:
@@ -133,24 +133,7 @@ class PartitionPlan:
                 cuts.append(cut)
             span.view.close()
             before += span.size
-        return [*cuts, Cut(len(spans), 0, 0, self._whole.end_offset)]
-
-    def _finer(self, spans: list[Span], cuts: list[Cut]) -> list[Cut]:
-        """Add cuts where a split would have too many offsets."""
-        max_records = self._options.max_records_per_partition
-        if not max_records:
-            return cuts
-        finer = []
-        for first, last in pairwise(cuts):
-            length = last.offset - first.offset
-            parts = -(-length // max_records)
-            finer.append(first)
-            for part in range(1, parts):
-                offset = first.offset + length * part // parts
-                finer.append(_cut_at(spans, finer[-1].span, offset))
-            for span in spans[first.span : last.span]:
-                span.view.close()
-        return [*finer, cuts[-1]]
+        return [*cuts, Cut(len(spans), 0, self._whole.end_offset)]
 
     def _aborted(self) -> tuple[AbortedTransaction, ...]:
         return tuple(
@@ -175,26 +158,12 @@ def _cut_near(
         header = view.header_at(place) if place else None
         if header is not None or place == 0:
             offset = view.segment.base_offset if header is None else header.base_offset
-            return Cut(near, place, place, offset)
+            return Cut(near, place, offset)
     start = previous.position if previous.span == number else span.position
     batch = span.view.cut_before(span.position + into, start)
     if batch is None or batch.header.base_offset <= previous.offset:
         return None
-    return Cut(number, batch.position, batch.position, batch.header.base_offset)
-
-
-def _cut_at(spans: list[Span], start: int, offset: int) -> Cut:
-    """Return the cut at an offset, which may be within a batch or in a gap."""
-    for number in range(start, len(spans)):
-        span = spans[number]
-        located = span.view.locate(offset)
-        if located is None or located.position >= span.end:
-            span.view.close()
-            continue
-        is_within = located.header.base_offset < offset
-        position = max(span.position, located.position)
-        return Cut(number, position, max(position, located.end) if is_within else position, offset)
-    return Cut(len(spans), 0, 0, offset)
+    return Cut(number, batch.position, batch.header.base_offset)
 
 
 def _pieces(spans: list[Span], first: Cut, last: Cut, folder: str) -> Iterator[Piece]:
@@ -202,7 +171,7 @@ def _pieces(spans: list[Span], first: Cut, last: Cut, folder: str) -> Iterator[P
     for number in range(first.span, min(last.span + 1, len(spans))):
         span = spans[number]
         position = first.position if number == first.span else span.position
-        end = last.until if number == last.span else span.end
+        end = last.position if number == last.span else span.end
         if end > position:
             segment = span.view.segment
             yield Piece(
@@ -212,7 +181,7 @@ def _pieces(spans: list[Span], first: Cut, last: Cut, folder: str) -> Iterator[P
                 end=end,
                 inode=segment.inode,
                 first_offset=first.offset
-                if number == first.span and 0 < position == first.until
+                if number == first.span and position and first.is_known
                 else -1,
             )
 

@@ -106,9 +106,7 @@ def _check_end(partition: PinnedPartition, wanted: OffsetRange, options: ReadOpt
 def rules_of(options: ReadOptions) -> Rules:
     """Return the rules of reading that options set."""
     return Rules(
-        is_verified=options.verify,
         skips_corrupt=options.on_corrupt == "skip",
-        quarantine=options.quarantine,
         is_committed=options.is_committed,
         fails_on_data_loss=options.fail_on_data_loss,
         time_from=options.time_from,
@@ -122,7 +120,7 @@ def deadline(view: Manifest, partition: PinnedPartition) -> int:
 
 
 def target_bytes(size: int, options: ReadOptions) -> int:
-    """Return how many bytes a split should have."""
+    """Return how many bytes a split should have, of so many in all."""
     target = options.split_bytes or _SPLIT_BYTES
     if options.min_partitions:
         return max(1, min(target, -(-size // options.min_partitions)))

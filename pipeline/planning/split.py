@@ -53,9 +53,7 @@ class Lease:
 class Rules:
     """The rules by which a split is read."""
 
-    is_verified: bool = True
     skips_corrupt: bool = False
-    quarantine: str = ""
     is_committed: bool = False
     fails_on_data_loss: bool = True
     time_from: int = FIRST_TIME
@@ -151,5 +149,4 @@ class Split:
             end_offset=self.end_offset,
             time_from=self.rules.time_from,
             time_last=self.rules.time_last,
-            is_verified=self.rules.is_verified,
         )

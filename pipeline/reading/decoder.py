@@ -41,7 +41,7 @@ IsAborted = Callable[[int, int], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The settings of a reader: columns, offsets, times, and how strictly to check the bytes.
+    """The settings of a reader: columns, offsets and times.
 
     Offsets are from ``start_offset`` to below ``end_offset``; times are in ms, both ends inclusive.
     """
@@ -53,7 +53,6 @@ class Wanted:
     end_offset: int = LAST_TIME
     time_from: int = FIRST_TIME
     time_last: int = LAST_TIME
-    is_verified: bool = True
 
     @property
     def is_walked(self) -> bool:
@@ -105,7 +104,7 @@ class Decoder:
         self.consumed, self.fault = 0, None
         status = FULL
         while status == FULL:
-            survey.scan(chunk, self.consumed, origin, self._wanted.is_verified)
+            survey.scan(chunk, self.consumed, origin, True)
             status, self.needed = survey.status, survey.needed
             self.consumed = survey.position
             self.next_offset = max(self.next_offset, survey.last_offset + 1)

@@ -17,7 +17,6 @@ from siltstone.pipeline.options import EARLIEST, LAST_TIME, LATEST
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder
-from siltstone.pipeline.reading.resync import Quarantine
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.core.constants import HEADER_SIZE
 from siltstone.protocol.errors import ErrorCode, error_name
@@ -60,7 +59,6 @@ class FetchScan:
         self._aborted = AbortedIndex(())
         is_aborted = self._is_aborted if split.rules.is_committed else None
         self._decoder = Decoder(split.wanted(columns), scanned, is_aborted)
-        self._quarantine = Quarantine(split)
         self._max_bytes = FETCH_BYTES
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:
@@ -115,15 +113,13 @@ class FetchScan:
             fault = self._decoder.fault
             if fault is None:
                 return
-            sentence = (
-                f"the broker sent a bad batch of {self._split.topic_partition} after offset "
-                f"{self._decoder.next_offset}: {fault.reason}"
-            )
             if not self._split.rules.skips_corrupt:
-                raise CorruptLog(f"{sentence}; set onCorrupt=skip to go on without it")
+                raise CorruptLog(
+                    f"the broker sent a bad batch of {self._split.topic_partition} after offset "
+                    f"{self._decoder.next_offset}: {fault.reason}; set onCorrupt=skip to go on "
+                    "without it"
+                )
             self._scanned.corrupt += 1
-            junk = bytes(chunk[fault.position : fault.position + fault.size])
-            self._quarantine.keep(sentence, self._decoder.next_offset, fault.position, junk)
             self._decoder.pass_over()
             chunk = chunk[fault.position + fault.size :]
 

@@ -20,7 +20,7 @@ from siltstone.pipeline.planning.ranges import check_start
 from siltstone.pipeline.planning.split import Piece, Split
 from siltstone.pipeline.reading.aborted import AbortedIndex
 from siltstone.pipeline.reading.decoder import Decoder, Fault
-from siltstone.pipeline.reading.resync import Quarantine, find_batch_after
+from siltstone.pipeline.reading.resync import find_batch_after
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import StoredFile, open_store
 
@@ -35,7 +35,6 @@ class FileScan:
         self._split = split
         self._scanned = scanned
         self._watch = Watch(split)
-        self._quarantine = Quarantine(split)
         self._decoder = Decoder(
             split.wanted(columns),
             scanned,
@@ -132,7 +131,7 @@ class FileScan:
         return self._buffer[:size]
 
     def _after(self, piece: Piece, opened: StoredFile, fault: Fault) -> int:
-        """Return where to go on after a fault, if the rules allow that; its bytes are kept.
+        """Return where to go on after a fault, if the rules allow that.
 
         Raises:
             CorruptLog: they do not.
@@ -142,15 +141,10 @@ class FileScan:
             f"{self._decoder.next_offset} and on of {self._split.topic_partition})"
         )
         if not self._split.rules.skips_corrupt:
-            raise CorruptLog(
-                f"{sentence}; onCorrupt=skip goes on without it, and quarantine=FOLDER keeps "
-                "what is skipped"
-            )
+            raise CorruptLog(f"{sentence}; onCorrupt=skip goes on without it")
         end = find_batch_after(opened, fault.position, fault.size, piece.end)
         self._scanned.corrupt += 1
         self._has_passed_over = True
-        junk = opened.read(fault.position, end - fault.position)
-        self._quarantine.keep(sentence, piece.segment, fault.position, junk)
         self._decoder.pass_over()
         return end
 

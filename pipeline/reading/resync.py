@@ -1,9 +1,7 @@
-"""Finds the next batch after damaged bytes, and keeps the damaged bytes."""
+"""Finds the next batch after damaged bytes."""
 
-from pathlib import Path
 from typing import Final
 
-from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.stores import StoredFile
 from siltstone.protocol.core import crc32c
 from siltstone.protocol.core.constants import (
@@ -51,27 +49,3 @@ def is_batch(opened: StoredFile, position: int, end: int) -> bool:
     crc = int.from_bytes(batch[CRC_POSITION:ATTRIBUTES_POSITION], "big")
     is_whole = len(batch) == size and batch[MAGIC_POSITION] == MAGIC
     return is_whole and crc32c(batch[ATTRIBUTES_POSITION:]) == crc
-
-
-class Quarantine:
-    """A folder for skipped bytes, with a sentence about each fault; without one nothing is kept.
-
-    A second read writes the same names again.
-    """
-
-    def __init__(self, split: Split) -> None:
-        self._name = str(split.topic_partition)
-        self._folder = Path(split.rules.quarantine) if split.rules.quarantine else None
-
-    def keep(self, sentence: str, segment: int, position: int, data: bytes) -> None:
-        """Keep bytes of a segment that are not a batch.
-
-        Raises:
-            OSError: the folder cannot be written.
-        """
-        if self._folder is None:
-            return
-        self._folder.mkdir(parents=True, exist_ok=True)
-        stem = self._folder / f"{self._name}-{segment:020d}-{position:010d}"
-        stem.with_suffix(".bytes").write_bytes(data)
-        stem.with_suffix(".txt").write_text(f"{sentence}\n", encoding="utf-8")

@@ -73,7 +73,7 @@ class DeltaSink(Lake):
     ) -> None:
         fields, properties = Schema.from_arrow(schema), _properties(state)
         adds = [
-            AddAction(file.name, file.size, {}, state.taken_at_ms, True, _statistics(file))
+            AddAction(file.name, file.size, {}, state.taken_at_ms, True, _counted(file))
             for file in files
         ]
         if self._table is None:
@@ -198,10 +198,5 @@ def _properties(state: TableState) -> CommitProperties:
     )
 
 
-def _statistics(file: StagedFile) -> str:
-    if file.max_offset < 0:
-        return f'{{"numRecords": {file.rows}}}'
-    return (
-        f'{{"numRecords": {file.rows}, "minValues": {{"offset": {file.min_offset}}}, '
-        f'"maxValues": {{"offset": {file.max_offset}}}}}'
-    )
+def _counted(file: StagedFile) -> str:
+    return f'{{"numRecords": {file.rows}}}'

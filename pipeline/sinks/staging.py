@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final, Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -67,13 +66,11 @@ def retried(attempt: Callable[[], R]) -> R:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file that a task has written; offsets are of its rows, both inclusive."""
+    """A Parquet file that a task has written."""
 
     name: str
     rows: int
     size: int
-    min_offset: int = -1
-    max_offset: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +143,6 @@ class ParquetFiles:
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
         self._bytes = 0
-        self._bounds: list[int] = []
 
     def __enter__(self) -> Self:
         return self
@@ -177,9 +173,6 @@ class ParquetFiles:
             self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)  # type: ignore[union-attr]
         self._rows += table.num_rows
         self._bytes += table.nbytes
-        if "offset" in table.column_names:
-            bounds = pc.min_max(table["offset"]).as_py()
-            self._bounds += (bounds["min"], bounds["max"])
         if self._bytes >= self._file_bytes:
             self._finish()
 
@@ -197,19 +190,10 @@ class ParquetFiles:
             self._writer.close()
             size = self._file.tell()
             self._file.close()
-        self.staged.append(
-            StagedFile(
-                name=self._name,
-                rows=self._rows,
-                size=size,
-                min_offset=min(self._bounds, default=-1),
-                max_offset=max(self._bounds, default=-1),
-            )
-        )
+        self.staged.append(StagedFile(name=self._name, rows=self._rows, size=size))
         self._writer = self._file = None
         self._name = ""
         self._rows = self._bytes = 0
-        self._bounds = []
 
 
 def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

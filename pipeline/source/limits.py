@@ -1,13 +1,13 @@
-"""How much a micro-batch or an increment reads, and when there is enough for a batch."""
+"""How much a micro-batch or an increment reads."""
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterable
+from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition
-from siltstone.storage.clock import Clock
 from siltstone.storage.topic_partition import TopicPartition
 
 Offsets = dict[TopicPartition, int]
@@ -15,71 +15,35 @@ _RECORD_BYTES: Final = 1 << 10
 """How large a record counts if no file says it."""
 
 
-class Pace:
-    """Holds back a micro-batch until there are enough offsets, or it has waited long enough."""
-
-    def __init__(self, options: ReadOptions, clock: Clock) -> None:
-        self._least = options.min_offsets_per_trigger
-        self._max_seconds = options.max_trigger_delay_ms / 1000
-        self._clock = clock
-        self._last = clock.monotonic()
-
-    def is_enough(self, available: int) -> bool:
-        """Tell whether so many offsets are enough for a micro-batch; then wait again."""
-        now = self._clock.monotonic()
-        if available < self._least and now - self._last < self._max_seconds:
-            return False
-        self._last = now
-        return True
-
-
 def within_limits(
     view: Manifest, options: ReadOptions, starts: Offsets, ends: Offsets
 ) -> dict[TopicPartition, int]:
     """Return ends that are within the limits of options."""
     if options.max_offsets_per_trigger:
-        ends = shared_out(starts, ends, options.max_offsets_per_trigger)
+        most = options.max_offsets_per_trigger * _RECORD_BYTES
+        alike = [replace(each, segments=()) for each in view.partitions]
+        ends = shared_out(alike, starts, ends, most)
     if options.max_bytes_per_trigger:
-        ends = within_bytes(view, starts, ends, options.max_bytes_per_trigger)
+        ends = shared_out(view.partitions, starts, ends, options.max_bytes_per_trigger)
     return ends
 
 
 def shared_out(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int
+    partitions: Iterable[PinnedPartition], starts: Offsets, ends: Offsets, most: int
 ) -> dict[TopicPartition, int]:
-    """Return ends for about ``max_offsets`` offsets, with a share of each partition.
-
-    Each partition with new offsets gets at least one, so that none starves.
-    """
-    lengths = {key: max(0, end - starts.get(key, 0)) for key, end in ends.items()}
-    total = sum(lengths.values())
-    if total <= max_offsets:
-        return dict(ends)
-    return {
-        key: starts.get(key, 0) + min(length, max(1, max_offsets * length // total))
-        if length
-        else end
-        for (key, end), length in zip(ends.items(), lengths.values(), strict=True)
-    }
-
-
-def within_bytes(
-    view: Manifest, starts: Offsets, ends: Offsets, max_bytes: int
-) -> dict[TopicPartition, int]:
-    """Return ends for about ``max_bytes``, with a share of each partition, at least one offset.
+    """Return ends for about ``most`` bytes, with a share of each partition, at least one offset.
 
     Within a segment all offsets count as equally large.
     """
-    places = {each.topic_partition: _Places(each) for each in view.partitions}
+    places = {each.topic_partition: _Places(each) for each in partitions}
     sizes = {key: places[key].between(starts[key], ends[key]) for key in starts}
     total = sum(sizes.values())
-    if total <= max_bytes:
+    if total <= most:
         return ends
-    most = {
-        key: places[key].after(start, max_bytes * sizes[key] / total)
-        for key, start in starts.items()
+    furthest = {
+        key: places[key].after(start, most * sizes[key] / total) for key, start in starts.items()
     }
-    return {key: min(end, most.get(key, end)) for key, end in ends.items()}
+    return {key: min(end, furthest.get(key, end)) for key, end in ends.items()}
 
 
 class _Places:

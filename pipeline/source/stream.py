@@ -26,7 +26,7 @@ from siltstone.pipeline.planning.ranges import OffsetRange, check_start, last_of
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
 from siltstone.pipeline.source.batch import SplitPartition
-from siltstone.pipeline.source.limits import Offsets, Pace, within_limits
+from siltstone.pipeline.source.limits import Offsets, within_limits
 from siltstone.pipeline.source.schema import check_schema, converted
 from siltstone.pipeline.source.worker import settle
 from siltstone.pipeline.transports import Source, open_source
@@ -58,7 +58,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._columns = check_schema(schema)
         self._clock = clock or Clock()
-        self._pace = Pace(self._options, self._clock)
         self._source: Source | None = None
         self._view: Manifest | None = None
         self._looked = 0.0
@@ -99,9 +98,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {key: min(end, self._target.get(key, 0)) for key, end in ends.items()}
         for key, offset in begun.items():
             ends[key] = max(ends.get(key, offset), offset)
-        available = sum(end - begun.get(key, 0) for key, end in ends.items())
-        if self._target is None and not self._pace.is_enough(available):
-            return start
         if type(limit).__name__ != "ReadAllAvailable":  # the name: Spark 4.1 has no such class
             ends = within_limits(view, self._options, self._starts(begun, view), ends)
         return to_json(ends, view, start)

@@ -12,7 +12,7 @@ from siltstone.storage.directory.lock import is_held
 
 
 class ArchiveSource(Source):
-    """Reads a folder. With ``unpinned`` a broker may be working in it."""
+    """Reads a folder in which no broker works."""
 
     name = "archive"
 
@@ -30,11 +30,10 @@ class ArchiveSource(Source):
         self._place = self._place.removeprefix("file://")
         if "://" not in self._place:
             self._place = str(Path(self._place).resolve())
-        self.is_live = "://" not in self._place and is_held(Path(self._place))
-        if self.is_live and not options.unpinned:
+        if "://" not in self._place and is_held(Path(self._place)):
             raise SourceUnavailable(
                 f"a broker works in {self._place}; read it with transport=pinned and "
-                f"data={self._place}, or set unpinned=true to read files that change meanwhile"
+                f"data={self._place}"
             )
 
     def view(self) -> Manifest:

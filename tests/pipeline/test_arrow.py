@@ -250,7 +250,7 @@ def test_a_moment_that_is_lost_ends_the_read(served: Served) -> None:
     (pin,) = served.pins("compacted")
     release_pin(find_control(served.process.folder), pin["id"])
 
-    with pytest.raises(pa.ArrowInvalid, match=r"^[^\n]*\bpin\b[^\n]*$"):
+    with pytest.raises(pa.ArrowInvalid, match=r"^[^\n]*\bpin\b"):
         reader.read_all()
 
 
@@ -422,7 +422,7 @@ def by_duckdb(reader: pa.RecordBatchReader) -> Any:
     [list, pa.RecordBatchReader.read_all, by_duckdb, pl.from_arrow],
     ids=lambda use: use.__name__,
 )
-def test_a_fault_in_the_middle_is_one_sentence(archive: Archive, use: Callable[[Any], Any]) -> None:
+def test_a_fault_in_the_middle_is_told(archive: Archive, use: Callable[[Any], Any]) -> None:
     """Whichever library reads, it says what the pipeline says."""
     folder = archive.fill_plain(400)
     damage(folder / "00000000000000000200.log", 3000)
@@ -431,8 +431,7 @@ def test_a_fault_in_the_middle_is_one_sentence(archive: Archive, use: Callable[[
     with pytest.raises((pa.ArrowInvalid, duckdb.Error), match="checksum is wrong") as error:
         use(reader)
 
-    assert str(error.value).endswith("quarantine=FOLDER keeps what is skipped")
-    assert "\n" not in str(error.value)
+    assert "onCorrupt=skip goes on without it" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -473,9 +472,7 @@ def test_a_filter_that_fails_on_a_value(archive: Archive) -> None:
         "t", archive=str(archive.root), filters=pc.field("value").cast("string").cast("int64") > 1
     )
 
-    with pytest.raises(
-        pa.ArrowInvalid, match=r"^the filters [^\n]*by ArrowInvalid[^\n]*$"
-    ) as error:
+    with pytest.raises(pa.ArrowInvalid, match=r"^[^\n]*the filters [^\n]*by ArrowInvalid") as error:
         reader.read_all()
 
     assert "secret" not in str(error.value)
@@ -519,7 +516,7 @@ def test_a_disk_that_fails_is_told_in_a_sentence(archive: Archive) -> None:
         path.unlink()
         path.mkdir()
 
-    with pytest.raises(pa.ArrowInvalid, match=r"^the topics cannot be read: [^\n]*this user$"):
+    with pytest.raises(pa.ArrowInvalid, match=r"^[^\n]*the topics cannot be read: [^\n]*this user"):
         reader.read_all()
 
 

@@ -181,7 +181,6 @@ def test_export_and_plan(busy: SiltstoneProcess, tmp_path: Path) -> None:
     assert sum(each.records for each in plan.partitions) == 500
     assert [each.keys for each in plan.partitions] == [7, 7]
     assert plan.partitions[0].duplicate_ratio == pytest.approx(1 - 7 / 250)
-    assert sum(each.live_records for each in plan.partitions[0].segments) == 7
 
 
 def test_any_broker_over_the_network(busy: SiltstoneProcess, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
             "kafka.bootstrap.servers": "h:1",
             "kafka.isolation.level": "read_committed",
             "kafka.security.protocol": "SSL",
-            "maxTriggerDelay": "15m",
+            "pinLeaseMs": "15m",
         }
     )
 
@@ -33,7 +33,7 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
     assert not found.fail_on_data_loss
     assert found.is_committed
     assert found.kafka == {"security.protocol": "SSL"}
-    assert found.max_trigger_delay_ms == 900_000
+    assert found.pin_lease_ms == 900_000
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,7 @@ def test_names_are_those_of_sparks_kafka_source() -> None:
         ({"transport": "pigeon"}, "transport is one of auto, pinned, fetch, archive"),
         ({"STARTINGOFFSETS": "x"}, "option startingOffsets is JSON such as"),
         ({"kafka.Auto.Offset.Reset": "earliest"}, "no effect here: startingOffsets says where"),
-        ({"quarantine": "/x"}, "quarantine takes what onCorrupt=skip passes over"),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay is a time such as 15m"),
+        ({"pinLeaseMs": "soon"}, "pinLeaseMs is a time such as 15m"),
     ],
 )
 def test_a_wrong_option_is_named(options: dict[str, str], sentence: str) -> None:
@@ -65,7 +64,7 @@ def test_a_wrong_option_is_named(options: dict[str, str], sentence: str) -> None
 def test_all_faults_are_said_at_once() -> None:
     """Nobody wants to learn of the second mistake after the first."""
     with pytest.raises(BadOption) as caught:
-        parse(verify="x", splitBytes="y", nonsense="z")
+        parse(untilNow="x", splitBytes="y", nonsense="z")
 
     assert str(caught.value).count(";") >= 2
 

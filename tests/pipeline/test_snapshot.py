@@ -323,10 +323,11 @@ def test_slow_scan_without_a_pin_is_refused(made: Made, monkeypatch: pytest.Monk
         return []
 
     monkeypatch.setattr(made.engine, "run", run)
+    monkeypatch.setattr(archive_module.ArchiveSource, "name", "fetch")
     spec = SnapshotSpec(topic="t", target=made.target)
 
     with pytest.raises(SnapshotExpired, match="without a pin"):
-        snapshot(made.engine, {"archive": str(made.log.root), "unpinned": "true"}, spec)
+        snapshot(made.engine, {"archive": str(made.log.root)}, spec)
 
     assert open_table(made.target).files() == []
 

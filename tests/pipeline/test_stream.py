@@ -12,7 +12,7 @@ from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning import segments
 from siltstone.pipeline.planning.manifest import Manifest, PinnedPartition, PinnedSegment
-from siltstone.pipeline.source.limits import Pace, shared_out, within_bytes
+from siltstone.pipeline.source.limits import shared_out, within_limits
 from siltstone.pipeline.source.stream import (
     StreamReader,
     from_json,
@@ -22,7 +22,6 @@ from siltstone.pipeline.source.stream import (
 from siltstone.protocol.records.batch import BatchHeader
 from siltstone.storage.topic_partition import TopicPartition
 from tests.support.broker import SiltstoneProcess
-from tests.support.clock import FakeClock
 from tests.support.produced import create_topic, delete_topic, numbered, produce
 
 if TYPE_CHECKING:
@@ -248,21 +247,6 @@ def test_a_stream_has_no_end(name: str) -> None:
         with_stream_defaults({"subscribe": "t", name: "1"})
 
 
-def test_a_micro_batch_waits_for_enough_or_long_enough() -> None:
-    """MinOffsetsPerTrigger holds it back, maxTriggerDelay lets it go."""
-    clock = FakeClock()
-    asked = {"subscribe": "t", "minOffsetsPerTrigger": "10", "maxTriggerDelay": "5s"}
-    pace = Pace(ReadOptions.parse(asked), clock)
-
-    assert not pace.is_enough(9)
-    assert pace.is_enough(10)
-    clock.advance(4999)
-    assert not pace.is_enough(9)
-    clock.advance(1)
-    assert pace.is_enough(9)
-    assert not pace.is_enough(9)
-
-
 @pytest.mark.parametrize("has_files", [True, False])
 def test_a_limit_of_bytes_is_shared_out(has_files: bool) -> None:
     """By the bytes of the segments; without any a record counts as 1 KiB."""
@@ -286,7 +270,7 @@ def test_a_limit_of_bytes_is_shared_out(has_files: bool) -> None:
     ends = {TopicPartition("t", 0): 200, TopicPartition("t", 1): 100}
 
     def within(most: int) -> list[int]:
-        return list(within_bytes(view, starts, ends, most).values())
+        return list(shared_out(view.partitions, starts, ends, most).values())
 
     assert within(1 << 30) == [200, 100]
     assert within(1) == [1, 1]
@@ -301,8 +285,19 @@ def test_a_limit_is_shared_out_by_what_there_is(most: int) -> None:
     """Nobody is starved, nobody gets more than there is, and the whole is about the limit."""
     ends = {TopicPartition("t", number): 10 * number**2 for number in range(5)}
     starts = dict.fromkeys(ends, 0)
+    partitions = tuple(
+        PinnedPartition(
+            topic="t",
+            partition=key.partition,
+            log_start_offset=0,
+            end_offset=end,
+            last_stable_offset=end,
+        )
+        for key, end in ends.items()
+    )
+    asked = ReadOptions.parse({"subscribe": "t", "maxOffsetsPerTrigger": str(most)})
 
-    found = shared_out(starts, ends, most)
+    found = within_limits(Manifest(taken_at_ms=0, partitions=partitions), asked, starts, ends)
 
     assert all(0 < end <= ends[key] for key, end in found.items() if ends[key])
     assert sum(found.values()) <= max(most, 4)

@@ -1,7 +1,9 @@
 """Splits: together they read what is asked for once, whatever way a log is cut."""
 
+import json
 import pickle
 import random
+from dataclasses import asdict
 from itertools import chain, pairwise
 from pathlib import Path
 
@@ -14,7 +16,6 @@ from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.pipeline.stores import Store, StoredFile
 from siltstone.pipeline.transports import open_source
 from siltstone.storage import files
-from siltstone.storage.directory.lock import DirectoryLock
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from tests.support.archives import Archive, damage, read_splits
 from tests.support.batches import make_batch
@@ -92,9 +93,8 @@ def test_a_plan_of_many_segments_opens_few_files(
     monkeypatch.setattr(SegmentView, "_opened", count)
 
     plain = archive.plan(splitBytes="400")
-    by_records = archive.plan(splitBytes="4k", maxRecordsPerPartition="7")
 
-    assert len(plain) > 100 < len(by_records)
+    assert len(plain) > 100
     assert max(counts) - min(counts) <= 6
 
 
@@ -168,7 +168,7 @@ def test_any_range_is_read_exactly(archive: Archive, seed: int) -> None:
 
 
 def test_splits_of_few_records_read_no_more_than_they_must(archive: Archive) -> None:
-    """MaxRecordsPerPartition cuts by offsets, and pieces follow the cuts."""
+    """MaxRecordsPerPartition cuts between batches of ten, as bytes do."""
     archive.fill_plain(1000, interval=0)
     whole, finer = Scanned(), Scanned()
 
@@ -177,7 +177,8 @@ def test_splits_of_few_records_read_no_more_than_they_must(archive: Archive) -> 
     found = read_splits(splits, ("offset",), scanned=finer)["offset"].to_pylist()
 
     assert found == list(range(1000))
-    assert max(split.end_offset - split.start_offset for split in splits) <= 35
+    assert max(split.end_offset - split.start_offset for split in splits) <= 40
+    assert len(splits) >= 28
     assert finer.bytes_read < 1.5 * whole.bytes_read
 
 
@@ -202,9 +203,7 @@ def test_a_range_opens_only_the_segments_that_hold_it(archive: Archive) -> None:
     for base in (0, 400):
         damage(folder / files.segment_file_name(base), 30)
 
-    found = offsets(
-        archive, startingOffsets='{"t":{"0":230}}', endingOffsets='{"t":{"0":390}}', verify="true"
-    )
+    found = offsets(archive, startingOffsets='{"t":{"0":230}}', endingOffsets='{"t":{"0":390}}')
 
     assert found == list(range(230, 390))
 
@@ -315,19 +314,6 @@ def test_a_torn_tail_of_a_killed_broker_is_not_read(archive: Archive) -> None:
     assert offsets(archive, failOnDataLoss="false") == list(range(90))
 
 
-def test_a_live_brokers_folder_is_not_read_as_an_archive(archive: Archive) -> None:
-    """While a process holds the lock, only an unpinned job reads the files."""
-    archive.fill_plain(10)
-    lock = DirectoryLock(archive.root)
-    lock.acquire()
-    try:
-        held_by_us = archive.plan()  # a process does not see its own lock
-    finally:
-        lock.release()
-
-    assert len(held_by_us) == 1
-
-
 def test_a_manifest_survives_json() -> None:
     """The broker's answer is read back the same; what it may add later is left out."""
     segment = PinnedSegment(base_offset=5, size=99, files=(".log", ".index"), inode=3)
@@ -342,11 +328,11 @@ def test_a_manifest_survives_json() -> None:
     )
     manifest = Manifest(pin="p", taken_at_ms=1, partitions=(partition,))
 
-    text = manifest.to_json().replace('{"pin"', '{"news": 1, "pin"')
+    facts = json.loads(json.dumps(asdict(manifest))) | {"news": 1}
 
-    assert Manifest.from_json(text) == manifest
+    assert Manifest.from_facts(facts) == manifest
     with pytest.raises(ValueError, match="not a manifest"):
-        Manifest.from_json("[]")
+        Manifest.from_facts([])
 
 
 def test_an_active_segment_without_index_entries_is_cut_all_the_same(archive: Archive) -> None:
