@@ -1,1 +1,1 @@
-"""Checks a log by its rules: each file, and two moments of the log against each other."""
+"""Checks a log by its rules: its files, and two moments of the log against each other."""

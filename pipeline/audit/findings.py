@@ -9,20 +9,10 @@ MAX_LISTED: Final = 50
 
 
 class Kind(StrEnum):
-    """The kinds of faults."""
+    """The kinds of faults; that of a file is its kind, such as ``.log`` or ``.index``."""
 
-    BAD_CRC = "bad-crc"
-    BAD_BATCH = "bad-batch"
-    OFFSET_ORDER = "offset-order"
-    MAX_TIMESTAMP = "max-timestamp"
-    BAD_INDEX = "bad-index"
-    BAD_TIME_INDEX = "bad-time-index"
-    BAD_TRANSACTION_INDEX = "bad-transaction-index"
-    WRONG_NAME = "wrong-name"
-    OVERLAP = "overlap"
     CHECKPOINT = "checkpoint"
     MISSING_FILE = "missing-file"
-    MISSING_SEGMENT = "missing-segment"
     CUT_END = "cut-end"
     LOST_LATEST = "lost-latest"
     EARLY_TOMBSTONE = "early-tombstone"
@@ -36,10 +26,8 @@ class Kind(StrEnum):
 class Finding:
     """One fault: its place, and a sentence without keys and values."""
 
-    kind: Kind
+    kind: str
     sentence: str
-    file: str = ""
-    position: int = -1
     offset: int = -1
 
 
@@ -48,17 +36,13 @@ class Findings:
     """The faults of a part of the work: `MAX_LISTED` of each kind, and the number of the others."""
 
     listed: list[Finding] = field(default_factory=list)
-    counts: dict[Kind, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
 
-    def add(
-        self, kind: Kind, sentence: str, *, file: str = "", position: int = -1, offset: int = -1
-    ) -> None:
+    def add(self, kind: str, sentence: str, *, offset: int = -1) -> None:
         """Note a fault."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
         if self.counts[kind] <= MAX_LISTED:
-            self.listed.append(
-                Finding(kind=kind, sentence=sentence, file=file, position=position, offset=offset)
-            )
+            self.listed.append(Finding(kind=kind, sentence=sentence, offset=offset))
 
     def extend(self, others: "Findings") -> None:
         """Add the faults of another part."""
@@ -74,6 +58,6 @@ class Findings:
     def as_json(self) -> dict[str, Any]:
         """Return them as JSON values."""
         return {
-            "counts": {kind.value: count for kind, count in sorted(self.counts.items())},
+            "counts": dict(sorted(self.counts.items())),
             "faults": [asdict(finding) for finding in self.listed],
         }

@@ -1,8 +1,8 @@
 """``audit``: checks the files on the disk, and that the cleaner has lost nothing.
 
-Every segment is checked by itself, in tasks of some segments each. Between two moments of a topic
-the four laws of `pipeline.audit.laws` are checked, a partition a task. The earlier moment is an
-archive (``--before``), or a pin that is taken before the broker is asked to clean (``--clean``).
+The files are checked as ``siltstone verify`` does, a partition a task. Between two moments of a
+topic the four laws of `pipeline.audit.laws` are checked. The earlier moment is an archive
+(``--before``), or a pin that is taken before the broker is asked to clean (``--clean``).
 """
 
 import json
@@ -10,17 +10,15 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
 
-from siltstone.pipeline.audit.findings import Findings, Kind
+from siltstone.pipeline.audit.files import check_files
+from siltstone.pipeline.audit.findings import Findings
 from siltstone.pipeline.audit.laws import COLUMNS, Rows, check_laws
-from siltstone.pipeline.audit.segment import SegmentReport, audit_segment
-from siltstone.pipeline.audit.transactions import SegmentSteps, compare
 from siltstone.pipeline.client.pins import Control, find_control
 from siltstone.pipeline.columns import arrow_schema
 from siltstone.pipeline.command.progress import counted, seconds_text, size
@@ -31,14 +29,11 @@ from siltstone.pipeline.options import ReadOptions
 from siltstone.pipeline.planning.manifest import PinnedPartition
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
-from siltstone.pipeline.stores import join
-from siltstone.storage import files
 from siltstone.storage.clock import Clock
 from siltstone.storage.segment.open_file import OpenFiles
 from siltstone.storage.segment.readable import open_segment
 from siltstone.storage.topic_partition import TopicPartition
 
-TASK_BYTES: Final = 128 << 20
 _POLL_SECONDS: Final = 0.2
 _CLEAN_SECONDS: Final = 600.0
 _UNFINISHED: Final = {"requested", "in-progress", "aborting"}
@@ -94,7 +89,7 @@ class AuditReport:
         """Yield it in words: every fault that is listed, and a summary."""
         for findings in self.findings.values():
             for finding in findings.listed:
-                yield f"{finding.kind.value}: {finding.sentence}"
+                yield f"{finding.kind}: {finding.sentence}"
         rate = f"{size(self.bytes_read / self.seconds)}/s" if self.seconds else "-"
         yield (
             f"audit: {counted(self.faults, 'fault')} in "
@@ -122,7 +117,7 @@ class LawTask:
 
 
 def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditReport:
-    """Check segments, and the laws between two moments where two are given.
+    """Check files, and the laws between two moments where two are given.
 
     Raises:
         BadOption: The files of the segments are not visible to this machine.
@@ -141,12 +136,13 @@ def audit(engine: Engine, options: Mapping[str, str], spec: AuditSpec) -> AuditR
             _clean(find_control(Path(read.data), read.control), before, engine.clock)
         moment = stack.enter_context(_moment_of(read, engine.clock))
         if not spec.laws_only:
-            if moment.transport == "fetch":
+            if any("://" in (each.folder or "://") for each in moment.view.partitions):
                 raise BadOption(
-                    "audit looks into the files of segments, which the network does not show; "
-                    "give --data, or --archive, or compare two moments with --laws-only"
+                    "audit looks into the files of segments, which neither the network nor a store "
+                    "shows; give --data, or --archive of a folder that is seen here, or compare "
+                    "two moments with --laws-only"
                 )
-            _audit_segments(engine, moment, report)
+            _audit_files(engine, moment, report)
         if before is not None:
             _audit_laws(engine, before, moment, report)
         moment.check()
@@ -164,103 +160,15 @@ def _moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
         yield moment
 
 
-def _audit_segments(engine: Engine, moment: Moment, report: AuditReport) -> None:
-    tasks = list(segment_tasks(moment.view.partitions))
-    results = engine.run("audit", tasks, audit_part, lambda part: part.size)
-    by_partition: dict[TopicPartition, list[SegmentReport]] = {}
-    for task, reports in zip(tasks, results, strict=True):
-        by_partition.setdefault(task.topic_partition, []).extend(reports)
-    for partition in moment.view.partitions:
-        reports = by_partition.get(partition.topic_partition, [])
-        findings = report.of(partition.topic_partition)
-        for each in reports:
-            findings.extend(each.findings)
-            report.segments += 1
-            report.batches += each.batches
-            report.records += each.records
-            report.bytes_read += each.size
-        check_order(partition, reports, findings)
-
-
-def segment_tasks(partitions: Sequence[PinnedPartition]) -> Iterator[PinnedPartition]:
-    """Yield partitions with as many of their segments as one task takes."""
-    for partition in partitions:
-        chosen: list[Any] = []
-        total = 0
-        for segment in partition.segments:
-            chosen.append(segment)
-            total += segment.size
-            if total >= TASK_BYTES:
-                yield replace(partition, segments=tuple(chosen))
-                chosen, total = [], 0
-        if chosen:
-            yield replace(partition, segments=tuple(chosen))
-
-
-def audit_part(partition: PinnedPartition) -> list[SegmentReport]:
-    """Check the segments of a task, each by itself."""
-    return [audit_segment(partition, segment) for segment in partition.segments]
-
-
-def check_order(
-    partition: PinnedPartition, reports: Sequence[SegmentReport], findings: Findings
-) -> None:
-    """Check segments beside each other, and the checkpoint of the cleaner.
-
-    In a cleaned log a missing segment cannot be found: such a log may have gaps.
-    """
-    ordered = sorted(reports, key=lambda report: report.base_offset)
-    is_whole = not (partition.is_compacted or partition.first_dirty_offset)
-    last = -1
-    for one, other in pairwise(ordered):
-        last = max(last, one.last_offset)
-        if is_whole and not one.findings.total and one.end_offset < other.base_offset:
-            findings.add(
-                Kind.MISSING_SEGMENT,
-                f"the offsets {one.end_offset} to {other.base_offset - 1} of "
-                f"{partition.topic_partition} are missing: segment {one.base_offset} ends before "
-                f"them, and the next one is {other.base_offset}",
-                offset=one.end_offset,
-            )
-        if last >= other.base_offset:
-            findings.add(
-                Kind.OVERLAP,
-                f"segment {one.base_offset} of {partition.topic_partition} goes to offset {last}, "
-                f"and the next one begins at {other.base_offset}",
-                offset=other.base_offset,
-            )
-    if partition.first_dirty_offset > partition.end_offset:
-        findings.add(
-            Kind.CHECKPOINT,
-            f"the cleaner's checkpoint of {partition.topic_partition} is "
-            f"{partition.first_dirty_offset}, above the end {partition.end_offset}",
-            offset=partition.first_dirty_offset,
-        )
-    if partition.lost_end:
-        findings.add(Kind.CUT_END, partition.lost_end, offset=partition.end_offset)
-    for name in partition.orphans:
-        file = join(partition.folder, name)
-        findings.add(Kind.MISSING_FILE, f"{file} has no {files.LOG} beside it", file=file)
-    is_sound = not (findings.total or any(report.findings.total for report in reports))
-    _check_transactions(partition, ordered, findings, is_whole=is_whole and is_sound)
-
-
-def _check_transactions(
-    partition: PinnedPartition,
-    ordered: Sequence[SegmentReport],
-    findings: Findings,
-    *,
-    is_whole: bool,
-) -> None:
-    """Check that the transaction indexes say what the markers say."""
-    listed = (SegmentSteps(each.base_offset, each.steps, each.aborted) for each in ordered)
-    first = ordered[0].base_offset if ordered else 0
-    for told in compare(listed, first, is_whole=is_whole):
-        name = files.segment_file_name(told.base_offset, files.TRANSACTION_INDEX)
-        file = join(partition.folder, name)
-        findings.add(
-            Kind.BAD_TRANSACTION_INDEX, f"{file}: {told.sentence}", file=file, offset=told.offset
-        )
+def _audit_files(engine: Engine, moment: Moment, report: AuditReport) -> None:
+    partitions = moment.view.partitions
+    results = engine.run("audit", partitions, check_files, lambda partition: partition.size)
+    for partition, found in zip(partitions, results, strict=True):
+        report.of(partition.topic_partition).extend(found.findings)
+        report.segments += len(partition.segments)
+        report.batches += found.batches
+        report.records += found.records
+        report.bytes_read += partition.size
 
 
 def _audit_laws(

@@ -222,7 +222,7 @@ def test_an_audit_over_the_network(busy: SiltstoneProcess) -> None:
     produce(busy.bootstrap, "unseen", numbered(10))
 
     read = {"bootstrap": busy.bootstrap, "subscribe": "unseen", "transport": "fetch"}
-    with pytest.raises(BadOption, match="which the network does not show"):
+    with pytest.raises(BadOption, match="which neither the network nor a store shows"):
         audit(LocalEngine(1), read, AuditSpec())
 
 
