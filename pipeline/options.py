@@ -26,8 +26,6 @@ Options of this source alone:
     splitBytes     about how many bytes one task reads: 64m, and 256m where batch headers say all
     onCorrupt      fail or skip, at a batch whose CRC is wrong
     pinLeaseMs     how long a pin waits for its readers, or for a sign of life of theirs
-    pinLingerMs    how long it stays after them, for further actions on the same DataFrame; by
-                   default while the driver lives, if a topic is compacted
     filterPushdown false: take no filters from Spark, even where its session allows it
 """
 
@@ -86,8 +84,6 @@ class ReadOptions:
     """0: the planner chooses."""
     on_corrupt: str = "fail"
     pin_lease_ms: int = 60_000
-    pin_linger_ms: int = 0
-    """0: at least 20 s, longer for more bytes, and while the driver lives if one is compacted."""
     filter_pushdown: bool = True
     kafka: dict[str, str] = field(default_factory=dict)
     """Other options that begin with ``kafka.``; the fetch transport obeys those that it knows."""
@@ -201,7 +197,6 @@ _KNOWN: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "splitBytes": ("split_bytes", settings.size),
     "onCorrupt": ("on_corrupt", _among("fail", "skip")),
     "pinLeaseMs": ("pin_lease_ms", settings.duration),
-    "pinLingerMs": ("pin_linger_ms", settings.duration),
     "filterPushdown": ("filter_pushdown", settings.flag),
 }
 _SPELLINGS: Final = {name.lower(): name for name in _KNOWN}

@@ -1,8 +1,7 @@
 """Keeps a reader's pin alive: renews it during the read, and checks the time.
 
 While a split is read its pin is renewed every few seconds. In a plain query no task knows whether
-it is the last, so none releases the pin. When a task has read its split it makes the lease short,
-and other tasks that still read renew it in time.
+it is the last, so none releases the pin: its lease ends it.
 """
 
 import threading
@@ -91,12 +90,10 @@ class Watch:
             )
 
     def _expired(self, error: SnapshotExpired) -> SnapshotExpired:
-        if self._split.lease is None or not self._split.lease.linger_ms:
-            return error
         return SnapshotExpired(
             f"the moment at which {self._split.topic_partition} was planned is over, and it is "
-            f"compacted: {error}. Spark plans a DataFrame once, so load it again; without "
-            f"pinLingerMs its driver keeps the last {PINS} such moments for {HOURS} hours"
+            f"compacted: {error}. Spark plans a DataFrame once, so load it again; its driver keeps "
+            f"the last {PINS} such moments for {HOURS} hours"
         )
 
     def _renew(self, control: Control, lease: Lease) -> None:
@@ -104,6 +101,3 @@ class Watch:
         while not self._ended.wait(BEAT_SECONDS):
             with suppress(PipelineError):
                 extend_pin(control, lease.pin, lease.lease_ms)
-        if lease.linger_ms:
-            with suppress(PipelineError):
-                extend_pin(control, lease.pin, lease.linger_ms)

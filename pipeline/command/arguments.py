@@ -37,7 +37,6 @@ def _add_snapshot(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("--plan", choices=("auto", "partition", "shuffle"), default="auto")
     parser.add_argument("--headers", action="store_true", help="keep the headers")
-    parser.add_argument("--text", action="store_true", help="keys and values are UTF-8")
     _add_reading(parser)
     _add_engine(parser)
 
@@ -81,14 +80,7 @@ def _add_audit(jobs: "Jobs[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--clean", action="store_true", help="have the broker clean, and compare before and after"
     )
-    depth = parser.add_mutually_exclusive_group()
-    depth.add_argument("--laws-only", action="store_true", help="leave the segments out")
-    depth.add_argument(
-        "--deep",
-        dest="laws_only",
-        action="store_false",
-        help="every batch and record of every segment, which is what it does anyway",
-    )
+    parser.add_argument("--laws-only", action="store_true", help="leave the files out")
     parser.add_argument("--json", type=_path, metavar="FILE", help="write the report there")
     _add_reading(parser)
     _add_engine(parser)

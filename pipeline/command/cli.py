@@ -108,7 +108,6 @@ def _snapshot(options: Namespace) -> int:
         key_scope=options.key_scope,
         plan=options.plan,
         headers=options.headers,
-        text=options.text,
     )
     read = read_options(options)
     with engine_of(options) as engine:

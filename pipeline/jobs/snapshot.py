@@ -20,7 +20,7 @@ from typing import Final, TypeAlias, cast
 
 import pyarrow as pa
 
-from siltstone.pipeline.columns import TYPES
+from siltstone.pipeline.columns import arrow_schema
 from siltstone.pipeline.command.progress import passed_over_text, seconds_text
 from siltstone.pipeline.engine import Engine
 from siltstone.pipeline.errors import Refused
@@ -64,7 +64,6 @@ class SnapshotSpec:
     key_scope: str = "partition"
     plan: str = "auto"
     headers: bool = False
-    text: bool = False
     memory_bytes: int = MEMORY_BYTES
 
     @property
@@ -76,10 +75,7 @@ class SnapshotSpec:
     @property
     def schema(self) -> pa.Schema:
         """Return the columns with their types."""
-        text = {"key", "value"} if self.text else set()
-        return pa.schema(
-            [(name, pa.string() if name in text else TYPES[name]) for name in self.columns]
-        )
+        return arrow_schema(self.columns)
 
 
 @dataclass(slots=True, kw_only=True)

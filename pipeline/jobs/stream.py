@@ -63,7 +63,7 @@ def stream(
             if found.version:
                 summary.commits += 1
                 summary.rows += found.rows_read
-                sink.compact(engine)
+                sink.compact()
             ends = found.ends if ends is None else ends
             if once and found.has_reached(ends):
                 break

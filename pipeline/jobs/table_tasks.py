@@ -12,7 +12,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from siltstone.pipeline.errors import CorruptLog
 from siltstone.pipeline.latest import LatestRows, shares
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.scan import scan
@@ -71,8 +70,7 @@ class TableTasks:
         batches = chain.from_iterable(
             scan(split, self.columns, scanned=scanned) for split in splits
         )
-        tables = (_shaped(table, self.schema) for table in row_groups(batches))
-        files = write_tables(self.folder, self.schema, tables)
+        files = write_tables(self.folder, self.schema, row_groups(batches))
         rows = sum(file.rows for file in files)
         return TaskResult(
             files=tuple(files), rows=rows, rows_read=rows, passed_over=scanned.corrupt
@@ -131,7 +129,8 @@ class TableTasks:
                 live = table.filter(table["value"].is_valid()) if tombstones else table
                 result.rows += live.num_rows
                 result.tombstones += tombstones
-                written.write(_shaped(table if self.is_increment else live, self.schema))
+                kept = table if self.is_increment else live
+                written.write(kept.select(self.schema.names))
         result.files = tuple(written.staged)
         result.passed_over = scanned.corrupt
         return result
@@ -140,33 +139,3 @@ class TableTasks:
 def size_of(splits: Sequence[Split]) -> int:
     """Return the bytes that a task reads."""
     return sum(split.size for split in splits)
-
-
-def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema, converted to text where the schema has text.
-
-    Raises:
-        CorruptLog: A value that should be text is not UTF-8.
-    """
-    columns = []
-    for field in schema:
-        column = table[field.name]
-        if column.type != field.type:
-            try:
-                column = column.cast(field.type)
-            except pa.ArrowInvalid as error:
-                raise CorruptLog(_not_text(table, field.name)) from error
-        columns.append(column)
-    return pa.table(columns, schema=schema)
-
-
-def _not_text(table: pa.Table, name: str) -> str:
-    for row in table.select([name, "partition", "offset"]).to_pylist():
-        try:
-            (row[name] or b"").decode()
-        except UnicodeDecodeError:
-            return (
-                f"the {name} at offset {row['offset']} of partition {row['partition']} is not "
-                "UTF-8; leave --text out and decode it yourself"
-            )
-    return f"a {name} is not UTF-8; leave --text out and decode it yourself"

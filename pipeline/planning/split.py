@@ -45,8 +45,6 @@ class Lease:
     lease_ms: int
     cluster_id: str
     """The cluster of the broker; another one may have a folder of that path elsewhere."""
-    linger_ms: int = 0
-    """The lease that a reader leaves when it is done. 0: the driver releases the pin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

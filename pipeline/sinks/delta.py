@@ -116,19 +116,15 @@ class DeltaSink(Lake):
             return None
         return SparkTable(session, self.place)
 
-    def compact(self, engine: Engine) -> None:
+    def compact(self) -> None:
         """Put many small files together by an OPTIMIZE; if another writer is first, it is left."""
         table, state = self._table, self.state()
         if table is None or state is None or len(self.files()) < _MANY:
             return
         sizes = pa.table(table.get_add_actions())["size_bytes"].to_pylist()
         if sum(size < _SMALL_BYTES for size in sizes) >= _MANY:
-            by_spark = self._by_spark(engine)
-            if by_spark is not None:
-                by_spark.compact(_SMALL_BYTES)
-            else:
-                with suppress(DeltaError):
-                    table.optimize.compact(commit_properties=_properties(state))
+            with suppress(DeltaError):
+                table.optimize.compact(commit_properties=_properties(state))
             self.look()
 
     def _version(self) -> str:

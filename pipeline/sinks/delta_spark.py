@@ -4,7 +4,6 @@ Delta tries again above commits of others, which is ruled out here: a commit is 
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 
 _NOTE: Final = "userMetadata"
 _OPTIONS: Final = "spark.databricks.delta."
-_FILE_BYTES: Final = 256 << 20
 
 
 def state_of(commit: Mapping[str, Any]) -> str | None:
@@ -47,21 +45,6 @@ class SparkTable:
             check = partial(_check, self._place, version)
             done = merge(self._session, self._name, rewrite, check)
         return bool(done[0]["num_affected_rows"])
-
-    def compact(self, small_bytes: int) -> None:
-        """Put small files together; if another writer is first, they are left."""
-        from py4j.protocol import Py4JError  # noqa: PLC0415  # an extra
-        from pyspark.errors import PySparkException  # noqa: PLC0415  # likewise
-
-        settings = {
-            f"{_OPTIONS}optimize.minFileSize": str(small_bytes),
-            f"{_OPTIONS}optimize.maxFileSize": str(_FILE_BYTES),
-        }
-        with (
-            having(self._session, settings),
-            suppress(PySparkException, Py4JError),  # PySpark does not know errors of Delta
-        ):
-            self._session.sql(f"OPTIMIZE {self._name}")
 
 
 def _check(place: str, version: int) -> bool:

@@ -94,7 +94,7 @@ class Lake(ABC):
     def _merge(self, engine: Engine, state: TableState, rewrite: Rewrite) -> Iterable[StagedFile]:
         """Commit changed rows; return the files of ours that are in the commit."""
 
-    def compact(self, engine: Engine) -> None:  # noqa: B027  # not each library can
+    def compact(self) -> None:  # noqa: B027  # not each library can
         """Put many small files together, if the library can."""
 
     def look(self) -> None:

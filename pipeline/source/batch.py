@@ -1,7 +1,6 @@
 """Reading topics as a batch: splits on the driver, records in the tasks."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -32,9 +31,6 @@ from siltstone.pipeline.source.worker import is_pushing, is_worker, settle
 from siltstone.pipeline.transports import open_source
 from siltstone.pipeline.transports.source import warn_of_moving
 
-LEAST_LINGER_MS: Final = 20_000
-"""How long a pin stays at least: a second action on a DataFrame reads what the first has pinned."""
-LINGER_BYTES_PER_MS: Final = 32 << 10
 _OPERATORS: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     EqualNullSafe: "=",
@@ -80,12 +76,10 @@ class BatchReader(DataSourceReader):
             raise
         if source.name != "pinned" or not splits:
             source.close()
-        size = sum(split.size for split in splits)
-        asked = self._options.pin_linger_ms
         compacted = [split.lease for split in splits if split.lease and split.is_compacted]
-        if compacted and not asked and is_worker():
+        if compacted and is_worker():
             keep(compacted[0])
-        return [SplitPartition(lingering(split, size, asked)) for split in splits]
+        return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a split; without anything to read Spark passes no split."""
@@ -94,18 +88,6 @@ class BatchReader(DataSourceReader):
             return iter(())
         batches = scan(partition.value, self._columns)
         return converted(self._narrowed.keep(batches), self._schema)
-
-
-def lingering(split: Split, size: int, asked_ms: int) -> Split:
-    """Return a split whose pin ends some time after its readers.
-
-    By default this time grows with the bytes that are read, up to a lease; `keep` begins it again.
-    """
-    if split.lease is None:
-        return split
-    own_ms = min(LEAST_LINGER_MS + size // LINGER_BYTES_PER_MS, split.lease.lease_ms)
-    linger_ms = asked_ms or own_ms
-    return replace(split, lease=replace(split.lease, linger_ms=linger_ms))
 
 
 class FilteringReader(BatchReader):

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from py4j.protocol import Py4JError
 
 from siltstone.pipeline.engine import LocalEngine, SparkEngine
 from siltstone.pipeline.errors import Refused
 from siltstone.pipeline.jobs.snapshot import SnapshotSpec, snapshot
 from siltstone.pipeline.sinks import delta, delta_spark, staging
-from siltstone.pipeline.sinks.delta_spark import SparkTable
 from siltstone.pipeline.sinks.table import open_table
 from tests.support.keyed_log import KeyedLog
 from tests.support.lakes import read
@@ -187,21 +185,6 @@ def test_small_files_are_put_together(watched: Watched, monkeypatch: pytest.Monk
     assert "OPTIMIZE" in [commit["operation"] for commit in history(watched)]
     assert len(open_table(watched.target).files()) == 1
     assert watched.found() == watched.expected
-
-
-def test_another_writer_is_first_with_small_files() -> None:
-    """A stream goes on: PySpark knows no errors of Delta, so they come as those of its gateway."""
-
-    class Conflicting:
-        """A session in which another writer is always first."""
-
-        conf = property(lambda self: self)
-        set = unset = lambda *_: None
-
-        def sql(self, _: str) -> None:
-            raise Py4JError("DELTA_CONCURRENT_DELETE_READ")
-
-    SparkTable(Conflicting(), "/t").compact(1)  # type: ignore[arg-type]
 
 
 def test_names_that_mean_something(tmp_path: Path, spark: "SparkSession") -> None:

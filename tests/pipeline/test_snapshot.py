@@ -257,16 +257,6 @@ def test_a_topic_that_has_lost_its_end(made: Made) -> None:
     assert summary.mode == "whole"
 
 
-def test_text(made: Made) -> None:
-    """Keys and values may be text, and one that is no text is named by its offset."""
-    made.snapshot(text=True)
-    assert {key.encode() for _, key in made.table()} == {key for _, key in made.log.live()}
-    offset = made.log.append(0, b"k\xff", b"v")
-
-    with pytest.raises(CorruptLog, match=f"key at offset {offset} of partition 0 is not UTF-8"):
-        made.snapshot(text=True)
-
-
 def test_records_without_a_key(made: Made) -> None:
     """They have no last value: they are counted and reported."""
     made.log.append(0, None, b"v")

@@ -379,15 +379,12 @@ def _delete_records(bootstrap: str, topic: str, offset: int) -> None:
     deleted.result(30)
 
 
-@pytest.mark.parametrize(("asked", "lingers"), [({}, 20_000), ({"pinLingerMs": "5m"}, 300_000)])
-def test_a_second_action_reads_what_the_first_has_pinned(
-    served: SiltstoneProcess, asked: dict[str, str], lingers: int
-) -> None:
+def test_a_second_action_reads_what_the_first_has_pinned(served: SiltstoneProcess) -> None:
     """Spark plans a DataFrame once; when its pin is gone the sentence says what to do."""
     topic = next(names)
     create_topic(served.bootstrap, topic, config={"cleanup.policy": "compact"})
     produce(served.bootstrap, topic, numbered(30))
-    given = {"subscribe": topic, "data": str(served.folder), "transport": "pinned", **asked}
+    given = {"subscribe": topic, "data": str(served.folder), "transport": "pinned"}
     reader = BatchReader(given, StructType([StructField("offset", LongType())]))
     control = find_control(served.folder)
     (planned,) = reader.partitions()
@@ -395,7 +392,6 @@ def test_a_second_action_reads_what_the_first_has_pinned(
     (pin,) = (one for one in control.ask("GET", "/v1/pins")["pins"] if one["topics"] == [topic])
 
     assert sum(batch.num_rows for batch in reader.read(planned)) == 30
-    assert pin["lease_ms"] == lingers
     release_pin(control, pin["id"])
     with pytest.raises(SnapshotExpired, match="plans a DataFrame once, so load it again"):
         list(reader.read(planned))
