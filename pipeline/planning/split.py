@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from siltstone.pipeline.errors import DataLost
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
-from siltstone.pipeline.reading.decoder import Wanted
 from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
@@ -136,15 +135,3 @@ class Split:
             last_end=self.rules.unpinned_last_end,
         )
         return replace(self, folder="", pieces=(), lease=None, rules=rules)
-
-    def wanted(self, columns: tuple[str, ...]) -> Wanted:
-        """Return the decoder's settings for this split."""
-        return Wanted(
-            columns=columns,
-            topic=self.topic,
-            partition=self.partition,
-            start_offset=self.start_offset,
-            end_offset=self.end_offset,
-            time_from=self.rules.time_from,
-            time_last=self.rules.time_last,
-        )

@@ -6,13 +6,14 @@ come from.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from siltstone.pipeline.columns import TYPES, WALKED, arrow_schema, check_names
-from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
+from siltstone.pipeline.options import FIRST_TIME
+from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.reading.arena import Arena
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.core.columns import Rows, Survey, fill_columns
@@ -40,28 +41,6 @@ IsAborted = Callable[[int, int], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The settings of a reader: columns, offsets and times.
-
-    Offsets are from ``start_offset`` to below ``end_offset``; times are in ms, both ends inclusive.
-    """
-
-    columns: tuple[str, ...]
-    topic: str
-    partition: int
-    start_offset: int = 0
-    end_offset: int = LAST_TIME
-    time_from: int = FIRST_TIME
-    time_last: int = LAST_TIME
-
-    @property
-    def is_walked(self) -> bool:
-        """Whether the records themselves have to be looked at."""
-        is_timed = self.time_from > FIRST_TIME or self.time_last < LAST_TIME
-        return is_timed or not WALKED.isdisjoint(self.columns)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """A bad batch: its place in the file, the size that it states, and its fault."""
 
@@ -74,13 +53,20 @@ class Decoder:
     """Turns chunks of one partition, in order, into record batches. One thread."""
 
     def __init__(
-        self, wanted: Wanted, scanned: Scanned, is_aborted: IsAborted | None = None
+        self,
+        split: Split,
+        columns: tuple[str, ...],
+        scanned: Scanned,
+        is_aborted: IsAborted | None = None,
     ) -> None:
-        check_names(wanted.columns)
-        self._wanted = wanted
+        check_names(columns)
+        self._split = split
+        self._rules = split.rules
+        self._columns = columns
+        self._start = split.start_offset
         self._scanned = scanned
         self._is_aborted = is_aborted
-        self._schema = arrow_schema(wanted.columns)
+        self._schema = arrow_schema(columns)
         self._survey = Survey(ROWS_PER_SURVEY)
         self._constants: dict[str, pa.Array] = {}
         self.consumed = 0
@@ -89,7 +75,7 @@ class Decoder:
         """Bytes that the next batch takes."""
         self.fault: Fault | None = None
         """Why the last chunk was not read to its end."""
-        self.next_offset = wanted.start_offset
+        self.next_offset = split.start_offset
         """Everything below it has been read."""
         self.segment = -1
         """The base offset of the segment that the chunks are of."""
@@ -115,9 +101,14 @@ class Decoder:
         if status < 0:
             self.fault = self._fault(chunk, self.consumed, origin, FAULTS[status])
 
+    @property
+    def _is_walked(self) -> bool:
+        """Whether the records themselves have to be looked at."""
+        return not (self._rules.is_of_all_times and WALKED.isdisjoint(self._columns))
+
     def restart(self, offset: int) -> None:
         """Continue at an offset, after the files have changed."""
-        self._wanted = replace(self._wanted, start_offset=offset)
+        self._start = offset
         self.pass_over()
 
     def pass_over(self) -> None:
@@ -141,18 +132,16 @@ class Decoder:
             yield from self._fill(chunk, _rows_of(listed), origin)
 
     def _must_choose(self, flags: int) -> bool:
-        wanted = self._wanted
         return (
             (self._is_aborted is not None and flags & TRANSACTIONAL != 0)
             or (flags & CODEC_MASK != 0)
-            or wanted.time_from > FIRST_TIME
+            or self._rules.time_from > FIRST_TIME
         )
 
     def _is_wanted(self, row: BatchRow) -> bool:
-        wanted = self._wanted
-        if row.last_offset < wanted.start_offset or row.base_offset >= wanted.end_offset:
+        if row.last_offset < self._start or row.base_offset >= self._split.end_offset:
             return False
-        if row.max_timestamp < wanted.time_from:
+        if row.max_timestamp < self._rules.time_from:
             return False
         return not (
             self._is_aborted is not None
@@ -193,7 +182,7 @@ class Decoder:
         if not codec:
             return chunk[start : start + size]
         packed = chunk[start + HEADER_SIZE : start + size]
-        if not self._wanted.is_walked and self._is_told_by_header(row):
+        if not self._is_walked and self._is_told_by_header(row):
             max_count = (
                 len(packed) * compression.MAX_RATIO[codec] if codec <= compression.ZSTD else 0
             )
@@ -212,11 +201,10 @@ class Decoder:
             raise CorruptMessage(FAULTS[BAD_COUNT])
 
     def _is_told_by_header(self, row: BatchRow) -> bool:
-        wanted = self._wanted
         base, last = row.base_offset, row.last_offset
-        is_inside = base >= wanted.start_offset and last < wanted.end_offset
+        is_inside = base >= self._start and last < self._split.end_offset
         is_even = row.count == last - base + 1
-        return is_inside and ("offset" not in wanted.columns or is_even)
+        return is_inside and ("offset" not in self._columns or is_even)
 
     def _fill_opened(
         self, opened: bytearray, rows: list[BatchRow], origin: int
@@ -225,15 +213,15 @@ class Decoder:
             yield from self._fill(memoryview(opened), _rows_of(rows), origin)
 
     def _fill(self, data: memoryview, rows: Rows, origin: int) -> Iterator[pa.RecordBatch]:
-        wanted = self._wanted
-        arena = Arena(wanted.columns, rows.records, rows.size)
+        rules = self._rules
+        arena = Arena(self._columns, rows.records, rows.size)
         selection = Selection(
-            start=wanted.start_offset,
-            end=wanted.end_offset,
-            time_from=wanted.time_from,
-            time_last=wanted.time_last,
-            time_scale=1000 if "timestamp" in wanted.columns else 1,
-            is_walked=wanted.is_walked,
+            start=self._start,
+            end=self._split.end_offset,
+            time_from=rules.time_from,
+            time_last=rules.time_last,
+            time_scale=1000 if "timestamp" in self._columns else 1,
+            is_walked=self._is_walked,
         )
         filled = fill_columns(data, rows, selection, arena.layout, arena.buffer)
         bad = rows[filled.bad_row] if filled.bad_row >= 0 else None
@@ -248,13 +236,13 @@ class Decoder:
     def _record_batch(self, arena: Arena, state: Filled) -> pa.RecordBatch:
         rows = state.rows
         filled = arena.arrays(state)
-        if not self._wanted.columns:
+        if not self._columns:
             nothing = pa.Array.from_buffers(pa.struct([]), rows, [None], null_count=0)
             return pa.RecordBatch.from_struct_array(nothing)
         return pa.RecordBatch.from_arrays(
             [
                 filled[name] if name in filled else self._constant(name, rows)
-                for name in self._wanted.columns
+                for name in self._columns
             ],
             schema=self._schema,
         )
@@ -263,8 +251,8 @@ class Decoder:
         """Return a column with one value for the whole segment."""
         known = self._constants.get(name)
         value = {
-            "topic": self._wanted.topic,
-            "partition": self._wanted.partition,
+            "topic": self._split.topic,
+            "partition": self._split.partition,
             "segment": self.segment,
         }[name]
         if known is None or len(known) < rows or known[0].as_py() != value:

@@ -58,7 +58,7 @@ class FetchScan:
         self._clock = Clock()
         self._aborted = AbortedIndex(())
         is_aborted = self._is_aborted if split.rules.is_committed else None
-        self._decoder = Decoder(split.wanted(columns), scanned, is_aborted)
+        self._decoder = Decoder(split, columns, scanned, is_aborted)
         self._max_bytes = FETCH_BYTES
 
     def record_batches(self) -> Iterator[pa.RecordBatch]:

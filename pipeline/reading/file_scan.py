@@ -36,7 +36,8 @@ class FileScan:
         self._scanned = scanned
         self._watch = Watch(split)
         self._decoder = Decoder(
-            split.wanted(columns),
+            split,
+            columns,
             scanned,
             AbortedIndex(split.aborted) if split.rules.is_committed else None,
         )

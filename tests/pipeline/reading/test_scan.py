@@ -7,7 +7,8 @@ import pytest
 
 from siltstone.pipeline.columns import TYPES, arrow_schema
 from siltstone.pipeline.errors import BadOption
-from siltstone.pipeline.reading.decoder import Decoder, Wanted
+from siltstone.pipeline.planning.split import Split
+from siltstone.pipeline.reading.decoder import Decoder
 from siltstone.pipeline.reading.scanned import Scanned
 from siltstone.protocol.core.constants import LOG_APPEND_TIME, NO_SEQUENCE, TRANSACTIONAL
 from siltstone.protocol.records import compression
@@ -197,7 +198,8 @@ def test_cve_2023_34455_a_snappy_length_sets_nothing_aside(payload: str) -> None
     head = bytes.fromhex("82534e4150505900 00000001 00000001")
     good = bytes(make_batch(2))
     hostile = frame_batch(head + bytes.fromhex(payload), 1, codec=compression.SNAPPY, base_offset=2)
-    decoder = Decoder(Wanted(columns=("value",), topic="t", partition=0), Scanned())
+    split = Split(transport="", topic="t", partition=0, start_offset=0, end_offset=4)
+    decoder = Decoder(split, ("value",), Scanned())
 
     rows = sum(each.num_rows for each in decoder.decode(memoryview(good + bytes(hostile)), 0))
 
