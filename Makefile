@@ -287,7 +287,7 @@ $(SCHEMAS)/kubernetes_validate: | setup
 S3_SERVER := $(or $(SILTSTONE_CACHE),.cache)/s3-server
 s3-server: $(S3_SERVER)/moto
 $(S3_SERVER)/moto: | setup
-	@$(TARGET.$(INSTALLER)) '$(S3_SERVER)' --quiet 'moto[s3]==5.2.5' 'flask==3.1.3' 'flask-cors==6.0.5'
+	@$(TARGET.$(INSTALLER)) '$(S3_SERVER)' --quiet --no-deps -r tests/s3/requirements.txt
 
 SPARK_CONNECT := $(or $(SILTSTONE_CACHE),.cache)/spark-connect
 spark-connect: $(SPARK_CONNECT)/grpc_status
