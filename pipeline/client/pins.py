@@ -13,7 +13,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from siltstone.pipeline.errors import PipelineError, SnapshotExpired, SourceUnavailable
 from siltstone.pipeline.planning.manifest import Manifest
@@ -166,7 +166,7 @@ def release_pin(control: Control, pin: str) -> None:
 
 
 class Pin:
-    """A pin that is renewed until it is closed; for the driver of a job.
+    """A pin that is renewed until it is closed or left.
 
     A renewal that fails is tried again until the lease must have ended; ``check`` then raises.
     """
@@ -179,12 +179,6 @@ class Pin:
         self._thread = threading.Thread(target=self._renew, name="pin heartbeat", daemon=True)
         self._thread.start()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def check(self) -> None:
         """Check that the pin, and so its files, has existed until now.
 
@@ -194,11 +188,15 @@ class Pin:
         if self._fault is not None:
             raise SnapshotExpired(f"the pin was lost: {self._fault}") from self._fault
 
+    def leave(self) -> None:
+        """Renew the pin no more, and leave it to its readers."""
+        self._ended.set()
+        join(self._thread)
+
     def close(self) -> None:
         """Release the pin; idempotent."""
         if not self._ended.is_set():
-            self._ended.set()
-            join(self._thread)
+            self.leave()
             release_pin(self._control, self.manifest.pin)
 
     def _renew(self) -> None:

@@ -1,16 +1,14 @@
 """The moment that a job reads: some partitions, kept as they are while the job runs."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from siltstone.pipeline.client.pins import Pin, find_control
 from siltstone.pipeline.command.progress import seconds_text
 from siltstone.pipeline.errors import SnapshotExpired
 from siltstone.pipeline.options import READ_COMMITTED, ReadOptions
-from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
+from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.planning.ranges import OffsetRange
 from siltstone.pipeline.planning.split import Split
 from siltstone.pipeline.source.limits import within_limits
@@ -35,7 +33,6 @@ class Moment:
     """Whether nothing can change while it is read: a pin holds it, or no broker serves it."""
     began: float
     clock: Clock
-    pin: Pin | None
     source: Source
 
     def plan(self, ranges: "Mapping[TopicPartition, OffsetRange] | None" = None) -> list[Split]:
@@ -70,8 +67,7 @@ class Moment:
             SnapshotExpired: The pin was lost, or an unpinned scan of a compacted topic took too
                 long: a tombstone may be gone whose key was read before.
         """
-        if self.pin is not None:
-            self.pin.check()
+        self.source.check()
         if self.is_still:
             return
         seconds = self.clock.monotonic() - self.began
@@ -90,22 +86,16 @@ class Moment:
 def moment_of(options: ReadOptions, clock: Clock) -> Iterator[Moment]:
     """Yield the moment that the options ask for; its pin is renewed until the block ends."""
     began = clock.monotonic()
-    with ExitStack() as stack:
-        source = stack.enter_context(open_source(options))
+    with open_source(options) as source:
         view = source.view()
-        pin = None
-        if view.pin != NO_PIN:
-            control = find_control(Path(source.options.data), options.control)
-            pin = stack.enter_context(Pin(control, view))
         warn_of_moving(view, source.name)
         yield Moment(
             view=view,
             ranges=source.ranges(view),
             transport=source.name,
-            is_still=pin is not None or source.name == "archive",
+            is_still=source.name != "fetch",
             began=began,
             clock=clock,
-            pin=pin,
             source=source,
         )
 

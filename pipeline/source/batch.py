@@ -66,16 +66,12 @@ class BatchReader(DataSourceReader):
         The pin is not released: tasks renew it while they read, and its lease ends after the last.
         Of a compacted topic nothing else has those values, so it is kept for further actions.
         """
-        source = open_source(self._narrowed.options(self._options, self._columns))
-        try:
+        with open_source(self._narrowed.options(self._options, self._columns)) as source:
             view = source.view()
             warn_of_moving(view, source.name)
             splits = source.plan(view, self._narrowed.ranges(source.ranges(view)))
-        except BaseException:
-            source.close()
-            raise
-        if source.name != "pinned" or not splits:
-            source.close()
+            if splits:
+                source.leave()
         compacted = [split.lease for split in splits if split.lease and split.is_compacted]
         if compacted and is_worker():
             keep(compacted[0])

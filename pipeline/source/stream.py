@@ -44,8 +44,6 @@ else:
 _ENDS: Final = {"endingoffsets", "endingtimestamp", "endingoffsetsbytimestamp"}
 _TOPIC_ID: Final = "topicId"
 _LOOK_SECONDS: Final = 1.0
-_LOOKS_PER_LEASE: Final = 4
-"""How often a run to a fixed end takes a new pin: it needs no newer view, only a living pin."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -172,15 +170,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look(self, *, is_fresh: bool = False) -> Manifest:
         """Return the partitions as of now or a moment ago, since Spark asks often."""
-        now = self._clock.monotonic()
-        lasts = _LOOK_SECONDS
-        if self._is_fixed:
-            lasts = self._options.pin_lease_ms / 1000 / _LOOKS_PER_LEASE
-        if self._view is None or is_fresh or now - self._looked >= lasts:
-            source = self._opened()
-            if self._view is not None and source.name == "pinned":
-                source.close()  # the pin of the last micro-batch
-            self._view = source.view()
+        is_old = self._clock.monotonic() - self._looked >= _LOOK_SECONDS and not self._is_fixed
+        if self._view is None or is_fresh or is_old:
+            self._view = self._opened().view()
             self._looked = self._clock.monotonic()
         return self._view
 

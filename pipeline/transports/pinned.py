@@ -2,16 +2,16 @@
 
 from pathlib import Path
 
-from siltstone.pipeline.client.pins import find_control, release_pin, take_pin, topics
+from siltstone.pipeline.client.pins import Pin, find_control, take_pin, topics
 from siltstone.pipeline.errors import BadOption
 from siltstone.pipeline.options import ReadOptions
-from siltstone.pipeline.planning.manifest import NO_PIN, Manifest
+from siltstone.pipeline.planning.manifest import Manifest
 from siltstone.pipeline.transports.source import Source, select
 from siltstone.storage.topic_partition import TopicPartition
 
 
 class PinnedSource(Source):
-    """Takes a pin with each `view`; `close` releases the last one, or its lease ends it."""
+    """Takes a pin with each `view`, and renews it until the next one, or `close`."""
 
     name = "pinned"
 
@@ -25,7 +25,7 @@ class PinnedSource(Source):
             raise BadOption("transport=pinned needs data: the broker's log directory")
         super().__init__(options)
         self._control = find_control(Path(options.data), options.control)
-        self._pin = NO_PIN
+        self._pin: Pin | None = None
 
     def view(self) -> Manifest:
         """Return the partitions of the options, as of the moment of a new pin."""
@@ -42,11 +42,27 @@ class PinnedSource(Source):
             options.assign or None,
             lease_ms=options.pin_lease_ms,
         )
-        self._pin = view.pin
+        self.close()
+        self._pin = Pin(self._control, view)
         return view
+
+    def check(self) -> None:
+        """Check that the pin of the last view has existed until now.
+
+        Raises:
+            SnapshotExpired: it ended before its time.
+        """
+        if self._pin is not None:
+            self._pin.check()
+
+    def leave(self) -> None:
+        """Leave the pin of the last view to its readers."""
+        if self._pin is not None:
+            self._pin.leave()
+            self._pin = None
 
     def close(self) -> None:
         """Release the pin of the last view. Idempotent."""
-        if self._pin != NO_PIN:
-            release_pin(self._control, self._pin)
-            self._pin = NO_PIN
+        if self._pin is not None:
+            self._pin.close()
+            self._pin = None

@@ -54,6 +54,16 @@ class Source(ABC):
             ranges = self.ranges(view)
         return plan_splits(view, self.options, ranges, transport=self.name, is_live=self.is_live)
 
+    def check(self) -> None:  # noqa: B027  # likewise
+        """Check that the files of the last view have existed until now.
+
+        Raises:
+            SnapshotExpired: they may be gone.
+        """
+
+    def leave(self) -> None:  # noqa: B027  # only a pin has a lease
+        """Leave the files of the last view to their readers, which renew their lease."""
+
     @abstractmethod
     def close(self) -> None:
         """Close everything that `view` opened. Idempotent."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
@@ -239,7 +240,7 @@ def test_pin_client(busy: SiltstoneProcess) -> None:
     assert partition.topic_partition == TopicPartition("pinned", 0)
     assert (partition.end_offset, partition.size) == (10, partition.segments[0].size)
     extend_pin(control, view.pin, 7000)
-    with Pin(control, view) as pin:
+    with closing(Pin(control, view)) as pin:
         pin.check()
     with pytest.raises(SnapshotExpired, match="pin again"):
         extend_pin(control, view.pin)

@@ -72,7 +72,7 @@ def made(tmp_path: Path) -> Made:
 
 
 def test_a_large_partition_is_read_once(made: Made) -> None:
-    """What one task would not hold in memory is a shuffle."""
+    """A partition that one task would not hold in memory is divided by a shuffle."""
     few, many = (made.snapshot(memory_bytes=memory).plan for memory in (1 << 30, 5_000))
 
     assert (few, many) == ("partition", "shuffle")

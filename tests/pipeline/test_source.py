@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from siltstone.pipeline.errors import BadOption, DataLost, SourceUnavailable
+from siltstone.pipeline.errors import BadOption, DataLost
 from siltstone.pipeline.source.batch import FilteringReader
 from siltstone.pipeline.source.datasource import SiltstoneSource
 from siltstone.pipeline.source.stream import StreamReader, from_json
@@ -239,24 +239,6 @@ class TestStream:
         assert list(from_json(reader.latestOffset(start, limit)).values()) == [30]
         everything = reader.latestOffset(start, datasource.ReadAllAvailable())
         assert list(from_json(everything).values()) == [100]
-
-    def test_a_run_to_a_fixed_end_looks_again_to_keep_its_pin(self, archive: Archive) -> None:
-        """Later records are not for it; a quarter of the lease later the log is looked at."""
-        archive.fill_plain(100)
-        clock = FakeClock()
-        options = {"subscribe": "t", "archive": str(archive.root), "startingOffsets": "earliest"}
-        reader = StreamReader(options, schema_of("offset bigint"), clock)
-        at = reader.initialOffset()
-        reader.prepareForTriggerAvailableNow()
-        rmtree(archive.root)
-
-        clock.advance(14_000)
-        found = reader.latestOffset(at)
-        clock.advance(2_000)
-
-        assert list(from_json(found).values()) == [100]
-        with pytest.raises(SourceUnavailable):
-            reader.latestOffset(at)
 
     def test_a_replayed_micro_batch_is_the_same(self, archive: Archive) -> None:
         """The records follow from the two offsets alone, in a new process too."""
