@@ -52,10 +52,8 @@ EXPECTED: Final = {
     (cases.COUNT, OURS): Ratios(5),
     (cases.EXPORT, OURS): Ratios(2),
     (cases.SNAPSHOT, OURS): Ratios(3),
-    (cases.WRITE, OURS): Ratios(1.5),
     (cases.STREAM, OURS): Ratios(1),
 }
-_AUDIT_LEAST: Final = 650.0
 _LIMITS: Final = {(cases.WINDOW, cases.SHARE): 0.02, (cases.PIN, cases.MILLISECONDS): 100.0}
 
 
@@ -106,9 +104,6 @@ class Table:
     def _expectation(
         self, case: str, source: str, default: float | None, tuned: float | None
     ) -> str:
-        if (case, source) == (cases.AUDIT, OURS):
-            found = self._median(case, source, BYTES) or 0.0
-            return f"{_AUDIT_LEAST:g} MB/s {_verdict(found >= _AUDIT_LEAST)}"
         wanted = EXPECTED.get((case, source))
         if wanted is None or default is None or tuned is None:
             return ""
