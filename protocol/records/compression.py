@@ -164,11 +164,11 @@ def _gunzip(data: memoryview, cap: int) -> "Iterator[bytes]":
 
 
 def _snappy(data: memoryview, level: int | None) -> bytes:  # noqa: ARG001 - snappy has no levels
-    import cramjam  # noqa: PLC0415 - loaded when first used
+    import snappy  # noqa: PLC0415 - loaded when first used
 
     parts: list[Buffer] = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK):
-        block = cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK])
+        block = snappy.compress(bytes(data[start : start + _XERIAL_BLOCK]))
         parts += (len(block).to_bytes(4, "big"), block)
     return b"".join(parts)
 
@@ -196,7 +196,7 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
 
     The library allocates the size that the block states, so the size is checked first.
     """
-    import cramjam  # noqa: PLC0415 - loaded when first used
+    import snappy  # noqa: PLC0415 - loaded when first used
 
     size = shift = 0
     for byte in block[:5]:
@@ -209,9 +209,10 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
     if size > min(room, MAX_DECOMPRESSED_BYTES):
         raise _too_large(min(cap, MAX_DECOMPRESSED_BYTES))
     try:
-        return bytes(cramjam.snappy.decompress_raw(block))
-    except cramjam.DecompressionError as error:
+        part: bytes = snappy.uncompress(bytes(block))
+    except snappy.UncompressError as error:
         raise _junk(SNAPPY, error) from error
+    return part
 
 
 def _lz4(data: memoryview, level: int | None) -> bytes:
