@@ -211,7 +211,7 @@ def test_the_image_is_built_without_the_documents(tmp_path: Path) -> None:
 
 
 def test_wheel_is_compiled(built: Path) -> None:
-    """For this Python and this system; each kernel lies beside its source, and so does its stub."""
+    """For this Python and this system; each kernel has its stub, and its source is left out."""
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
 
@@ -219,6 +219,7 @@ def test_wheel_is_compiled(built: Path) -> None:
     kernels = {path.rpartition(".")[0] + hatch_build.EXTENSION for path in hatch_build.KERNELS}
     stubs = {path.replace(".pyx", ".pyi") for path in hatch_build.KERNELS}
     assert kernels | stubs <= set(names)
+    assert not [name for name in names if name.endswith((".pyx", ".pxd", ".h"))]
 
 
 def test_wheel_announces_the_console_script(built: Path) -> None:

@@ -35,6 +35,8 @@ GLIBC: Final = "2.28"
 """Of the oldest system that a wheel runs on: Debian 10, RHEL 8, Ubuntu 18.10."""
 SUITES: Final = ("bookworm", "trixie", "sid")
 """Suites of Debian, with Python 3.11, 3.13 and 3.14: each builds a wheel and tries it."""
+_NOWHERE: Final = "3.12"
+_EXAMPLE: Final = ROOT / "examples" / "testing"
 MOST_KIB: Final = 45_000_000 >> 10
 """Of an installation with all that it needs, without Spark, as `du` counts it."""
 _LEAST: Final = "ca-certificates,python3"
@@ -45,7 +47,6 @@ _PACKAGES: Final = {
 }
 UNTRIED: Final = (  # docs/releasing.md has them, too
     "wheels and images for aarch64: only the workflow has such a processor, and builds on it",
-    "Python 3.12: no Debian has it; the workflow builds and tests on it",
     "systems older than Debian 12: auditwheel reads which glibc the symbols of a wheel need",
     "musllinux: google-re2 has no such wheel; Alpine builds from source",
     "publishing: the index, its attestations and the image need the repository's own identity",
@@ -57,15 +58,15 @@ _WORKFLOWS: Final = (
     ("vendor.github-workflows", "workflows/*.yml"),
 )
 _TRY = r"""
-set -eu
+set -eu  # $1 is a Python, $2 a folder for all that is made, $3 the wheel, $4 the example's tests
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 export SILTSTONE_LISTENERS=PLAINTEXT://127.0.0.1:29092 SILTSTONE_HTTP_LISTENER=127.0.0.1:29464
-cd /tmp && rm -rf try && python3 -m venv try && . try/bin/activate && cd try
+rm -rf "$2" && "$1" -m venv "$2" && cd "$2" && export PATH="$2/bin:$PATH"
 empty=$(du -sk . | cut -f1)
 began=$(date +%s%3N)
-pip install --no-cache-dir /srv/dist/siltstone-*.whl
+pip install --no-cache-dir "$3"
 installed=$(date +%s%3N)
-siltstone serve --set log.dirs=/tmp/try/data --ready-file /tmp/try/ready >log 2>&1 &
+siltstone serve --set log.dirs="$2/data" --ready-file "$2/ready" >log 2>&1 &
 broker=$!
 trap 'kill "$broker"' EXIT
 for _ in $(seq 100); do [ -s ready ] && break; sleep 0.1; done
@@ -79,12 +80,16 @@ echo "pip install $((installed - began)) ms, to the first acknowledgement" \
 kill "$broker" && wait "$broker"
 trap - EXIT
 pip install aiokafka confluent-kafka kafka-python pytest pytest-asyncio
-cp -r /srv/testing . && cd testing && python -m pytest -q --disable-warnings
+cp -r "$4" testing && cd testing && python -m pytest -q --disable-warnings
 """
 
 
 class FailedError(Exception):
     """A stage has failed; the text says how."""
+
+
+class UntriedError(Exception):
+    """A stage lacks what it needs on this machine; the text says what."""
 
 
 def release_notes(changelog: str, version: str) -> str:
@@ -189,15 +194,44 @@ def roots() -> None:
         builder.run("make", "--directory=/srv/siltstone", "wheel")
         (wheel,) = (clone / "dist").glob("*.whl")
         shutil.copy(wheel, DIST)
-        dist, testing = bare.folder / "srv" / "dist", bare.folder / "srv" / "testing"
-        shutil.rmtree(dist, ignore_errors=True)
-        shutil.rmtree(testing, ignore_errors=True)
-        dist.mkdir(parents=True)
-        shutil.copy(wheel, dist)
-        shutil.copytree(ROOT / "examples" / "testing", testing)
-        told = bare.run("sh", "-c", _TRY)
-        sys.stdout.write(f"{suite}, {wheel.name}:\n{told}")
-        check_size(told)
+        srv = bare.folder / "srv"
+        shutil.rmtree(srv, ignore_errors=True)
+        shutil.copytree(_EXAMPLE, srv / "testing")
+        shutil.copy(wheel, srv)
+        _tell(wheel, bare.run(*_try("python3", "/root/try", f"/srv/{wheel.name}", "/srv/testing")))
+
+
+def without_debian() -> None:
+    """A wheel of Python 3.12, which no Debian has, tried in an environment of this machine."""
+    python = _find_python(_NOWHERE)
+    _run(["make", "wheel", f"PYTHON={python}"], ROOT)
+    (wheel,) = DIST.glob(f"*-cp{_NOWHERE.replace('.', '')}-*.whl")
+    with tempfile.TemporaryDirectory() as scratch:
+        _tell(wheel, _run(_try(python, f"{scratch}/try", wheel, _EXAMPLE), ROOT))
+
+
+def _try(*arguments: str | Path) -> list[str]:
+    return ["sh", "-c", _TRY, "try", *map(str, arguments)]
+
+
+def _tell(wheel: Path, told: str) -> None:
+    sys.stdout.write(f"{wheel.name}:\n{told}")
+    check_size(told)
+
+
+def _find_python(version: str) -> str:
+    """Return a Python of this machine: on the PATH, of pyenv or of uv.
+
+    Raises:
+        UntriedError: It has none.
+    """
+    name = f"python{version}"
+    kept = (".pyenv/versions", ".local/share/uv/python")
+    folders = [folder for each in kept for folder in Path.home().glob(f"{each}/*{version}*/bin")]
+    for found in [shutil.which(name), *(str(folder / name) for folder in sorted(folders))]:
+        if found and not subprocess.run([found, "-V"], capture_output=True, check=False).returncode:  # noqa: S603 - a Python
+            return found
+    raise UntriedError(f"Python {version}: this machine has none; the workflow tries it")
 
 
 def readme() -> None:
@@ -217,7 +251,7 @@ def image() -> None:
     _run(["make", "image-check"], ROOT)
 
 
-STAGES: Final = (workflows, notes, source, wheel, roots, readme, image)
+STAGES: Final = (workflows, notes, source, wheel, roots, without_debian, readme, image)
 
 
 def check(stages: Sequence[Callable[[], None]]) -> None:
@@ -228,6 +262,7 @@ def check(stages: Sequence[Callable[[], None]]) -> None:
     noted = NOTED / f"{commit}.json"
     NOTED.mkdir(parents=True, exist_ok=True)
     passed = json.loads(noted.read_text()) if noted.exists() else {}
+    untried = []
     for stage in stages:
         if stage.__name__ in passed:
             sys.stdout.write(f"{stage.__name__}: passed before, {passed[stage.__name__]} s\n")
@@ -235,11 +270,15 @@ def check(stages: Sequence[Callable[[], None]]) -> None:
         sys.stdout.write(f"{stage.__name__}: {stage.__doc__}\n")
         sys.stdout.flush()
         began = time.monotonic()
-        stage()
+        try:
+            stage()
+        except UntriedError as reason:
+            untried.append(str(reason))
+            continue
         passed[stage.__name__] = round(time.monotonic() - began)
         noted.write_text(json.dumps(passed))
         sys.stdout.write(f"{stage.__name__}: passed, {passed[stage.__name__]} s\n")
-    sys.stdout.writelines(f"not tried: {each}\n" for each in UNTRIED)
+    sys.stdout.writelines(f"not tried: {each}\n" for each in (*untried, *UNTRIED))
 
 
 class _Root(NamedTuple):
@@ -312,7 +351,7 @@ def _run(command: Sequence[str], folder: Path, **environment: str) -> str:
     )  # fmt: skip
     if done.returncode:
         end = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise FailedError(f"{' '.join(map(str, command[:4]))} … failed in {folder}:\n{end}")
+        raise FailedError(f"{' '.join(map(str, command[:4]))[:80]} … failed in {folder}:\n{end}")
     return done.stdout
 
 

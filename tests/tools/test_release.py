@@ -50,6 +50,25 @@ def test_an_installation_that_has_grown_is_refused() -> None:
             release.check_size(told)
 
 
+def test_a_stage_that_cannot_be_tried_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no failure, and it is tried again by the next run."""
+
+    def lacking() -> None:
+        """A stage."""
+        raise release.UntriedError("Python 2.0: this machine has none")
+
+    monkeypatch.setattr(release, "NOTED", tmp_path)
+    monkeypatch.setattr(release, "_run", lambda command, _: "f00d" if "HEAD" in command else "")
+    for _ in range(2):
+        release.check([lacking])
+
+        told = capsys.readouterr().out
+        assert "not tried: Python 2.0: this machine has none\n" in told
+        assert "passed" not in told
+
+
 def test_actions_are_pinned_by_digest() -> None:
     """A tag can be moved to other code; the comment says which version a digest is."""
     for workflow in WORKFLOWS:
