@@ -33,7 +33,7 @@ class Watch:
         """Renew the pin, now and from time to time.
 
         Raises:
-            SnapshotExpired: the pin of a compacted topic is gone.
+            SnapshotExpired: the pin is gone.
         """
         lease = self._split.lease
         if lease is not None:
@@ -43,8 +43,7 @@ class Watch:
             except SourceUnavailable:
                 pass  # the files may still exist
             except SnapshotExpired as error:
-                if self._split.is_compacted:
-                    raise self._expired(error) from error
+                raise self._expired(error) from error
             self._thread = threading.Thread(
                 target=self._renew,
                 args=(control, lease),
@@ -91,9 +90,9 @@ class Watch:
 
     def _expired(self, error: SnapshotExpired) -> SnapshotExpired:
         return SnapshotExpired(
-            f"the moment at which {self._split.topic_partition} was planned is over, and it is "
-            f"compacted: {error}. Spark plans a DataFrame once, so load it again; its driver keeps "
-            f"the last {PINS} such moments for {HOURS} hours"
+            f"the moment at which {self._split.topic_partition} was planned is over: {error}. "
+            "Spark plans a DataFrame once, so load it again; its driver keeps the last "
+            f"{PINS} such moments for {HOURS} hours"
         )
 
     def _renew(self, control: Control, lease: Lease) -> None:

@@ -194,16 +194,6 @@ class ArchiveView:
         return {name: dict(each.overrides) for name, each in state.topics.items()} if state else {}
 
 
-def view_partition(folder: str) -> PinnedPartition:
-    """Return the present segments and offsets of a partition's folder.
-
-    Raises:
-        SourceUnavailable: it is gone.
-    """
-    parent, _, name = folder.rstrip("/").rpartition("/")
-    return ArchiveView(parent).view(parse_folder(name).topic_partition)
-
-
 def read_topic_id(place: str) -> str:
     """Return the topic id in a partition's folder, empty if it cannot be read."""
     store, folder = open_store(place)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from siltstone.pipeline.errors import DataLost
 from siltstone.pipeline.options import FIRST_TIME, LAST_TIME
-from siltstone.storage import files
 from siltstone.storage.producers.transaction_index import AbortedTransaction
 from siltstone.storage.topic_partition import TopicPartition
 
@@ -120,12 +119,6 @@ class Split:
                 "archive lacks the cleaner's checkpoint; restore it, or set failOnDataLoss=false "
                 "to go on with what is left"
             )
-
-    def at_home(self) -> "Split":
-        """Return the same offsets in the partition's own folder, whose files may change."""
-        directory, found, _ = self.folder.partition(f"/{files.PINS}/")
-        home = f"{directory}/{self.topic_partition}" if found else self.folder
-        return replace(self, folder=home, pieces=(), lease=None)
 
     def over_network(self) -> "Split":
         """Return the same offsets for a machine that does not see the pinned files."""

@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):
         """Return a split for each task.
 
         The pin is not released: tasks renew it while they read, and its lease ends after the last.
-        Of a compacted topic nothing else has those values, so it is kept for further actions.
+        It is kept for further actions: no other files are of that moment.
         """
         with open_source(self._narrowed.options(self._options, self._columns)) as source:
             view = source.view()
@@ -72,9 +72,9 @@ class BatchReader(DataSourceReader):
             splits = source.plan(view, self._narrowed.ranges(source.ranges(view)))
             if splits:
                 source.leave()
-        compacted = [split.lease for split in splits if split.lease and split.is_compacted]
-        if compacted and is_worker():
-            keep(compacted[0])
+        lease = splits[0].lease if splits else None
+        if lease is not None and is_worker():
+            keep(lease)
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
