@@ -5,7 +5,7 @@ a value exists, are applied to the rows of a batch.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -48,7 +48,7 @@ class Narrowed:
     time_last: int = LAST_TIME
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
-    rows: tuple["RowFilter", ...] = field(default=())
+    rows: tuple[pc.Expression, ...] = ()
 
     def ranges(
         self, ranges: dict[TopicPartition, OffsetRange]
@@ -78,25 +78,9 @@ class Narrowed:
         for batch in batches:
             kept = batch
             for condition in self.rows:
-                kept = kept.filter(condition.mask(kept))
+                kept = kept.filter(condition)
             if kept.num_rows:
                 yield kept
-
-
-@dataclass(frozen=True, slots=True)
-class RowFilter:
-    """A condition on key or value: one of some values, or whether it is null."""
-
-    column: str
-    values: tuple[bytes, ...] | None
-    is_null: bool = False
-
-    def mask(self, batch: pa.RecordBatch) -> Any:
-        """Return which rows stay."""
-        column = batch.column(self.column)
-        if self.values is None:
-            return column.is_null() if self.is_null else column.is_valid()
-        return pc.is_in(column, value_set=pa.array(self.values, pa.binary()))
 
 
 def narrow(filters: Iterable[T], read: Callable[[T], Condition | None]) -> tuple[Narrowed, list[T]]:
@@ -122,7 +106,8 @@ def _take(narrowed: Narrowed, asked: Condition) -> Narrowed | None:
     if operator == IS_VALID and name in _NEVER_NULL:
         return narrowed
     if name in {"key", "value"} and operator in {IS_NULL, IS_VALID}:
-        condition = RowFilter(name, None, operator == IS_NULL)
+        column = pc.field(name)
+        condition = column.is_null() if operator == IS_NULL else column.is_valid()
         return replace(narrowed, rows=(*narrowed.rows, condition))
     if name in _NAMED:
         return _take_values(narrowed, asked)
@@ -138,8 +123,9 @@ def _take_values(narrowed: Narrowed, asked: Condition) -> Narrowed | None:
     if not values or any(type(each) not in _NAMED[name] for each in values):
         return None
     if name in {"key", "value"}:
-        plain = (each.encode() if isinstance(each, str) else bytes(each) for each in values)
-        return replace(narrowed, rows=(*narrowed.rows, RowFilter(name, tuple(plain))))
+        plain = [each.encode() if isinstance(each, str) else bytes(each) for each in values]
+        condition = pc.field(name).isin(pa.array(plain, pa.binary()))
+        return replace(narrowed, rows=(*narrowed.rows, condition))
     if name == "topic":
         return replace(narrowed, topics=_both(narrowed.topics, values))
     return replace(narrowed, partitions=_both(narrowed.partitions, values))

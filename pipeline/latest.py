@@ -25,7 +25,6 @@ class LatestRows:
     """
 
     def __init__(self, *, by: tuple[str, ...] = (), keys: tuple[str, ...] = ("key",)) -> None:
-        self.rows_in = 0
         self.without_key = 0
         self._by = by
         self._keys = keys
@@ -35,21 +34,15 @@ class LatestRows:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; ``key`` and the names in ``by`` are columns of them."""
-        self.rows_in += batch.num_rows
-        self._take(batch)
-
-    def add_table(self, table: pa.Table, *, is_counted: bool = True) -> None:
-        """Add the rows of a table, which may have been counted already."""
-        if is_counted:
-            self.rows_in += table.num_rows
-        for batch in table.to_batches():
-            self._take(batch)
-
-    def _take(self, batch: pa.RecordBatch) -> None:
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         if self._pending_bytes >= FOLD_BYTES:
             self._fold()
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add the rows of a table."""
+        for batch in table.to_batches():
+            self.add(batch)
 
     def finish(self) -> pa.Table | None:
         """Return the last rows in the order in which they came; None without a row."""

@@ -82,7 +82,7 @@ class TableTasks:
         rows = self._latest(splits, scanned)
         table = rows.finish()
         counts = {
-            _READ: str(rows.rows_in).encode(),
+            _READ: str(scanned.records).encode(),
             _KEYLESS: str(rows.without_key).encode(),
             _PASSED_OVER: str(scanned.corrupt).encode(),
         }
@@ -104,9 +104,9 @@ class TableTasks:
         for table in tables:
             counts = table.schema.metadata or {}
             scanned.corrupt += int(counts.get(_PASSED_OVER, b"0"))
-            rows.rows_in += int(counts.get(_READ, b"0"))
+            scanned.records += int(counts.get(_READ, b"0"))
             rows.without_key += int(counts.get(_KEYLESS, b"0"))
-            rows.add_table(table.replace_schema_metadata(None), is_counted=False)
+            rows.add_table(table.replace_schema_metadata(None))
         return self._write([rows], scanned)
 
     def _latest(self, splits: Iterable[Split], scanned: Scanned) -> LatestRows:
@@ -121,7 +121,6 @@ class TableTasks:
         with ParquetFiles(self.folder, self.schema) as written:
             for rows in parts:
                 table = rows.finish()
-                result.rows_read += rows.rows_in
                 result.without_key += rows.without_key
                 if table is None:
                     continue
@@ -132,7 +131,7 @@ class TableTasks:
                 kept = table if self.is_increment else live
                 written.write(kept.select(self.schema.names))
         result.files = tuple(written.staged)
-        result.passed_over = scanned.corrupt
+        result.rows_read, result.passed_over = scanned.records, scanned.corrupt
         return result
 
 
