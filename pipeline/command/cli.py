@@ -10,7 +10,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from siltstone.config.properties import properties_entries
 from siltstone.pipeline import settings
@@ -153,14 +153,14 @@ def _replay(options: Namespace) -> int:
 
 
 def _audit(options: Namespace) -> int:
-    from siltstone.pipeline.jobs.audit import AuditSpec, audit, write_report  # noqa: PLC0415  # as above
+    from siltstone.pipeline.jobs.audit import AuditSpec, audit  # noqa: PLC0415  # as above
 
     spec = AuditSpec(before=options.before, clean=options.clean, laws_only=options.laws_only)
     read = read_options(options)
     with engine_of(options) as engine:
         report = audit(engine, read, spec)
     if options.json:
-        write_report(report, options.json)
+        _write_json(options.json, report.as_json())
     for line in report.lines():
         _say(line)
     return 1 if report.faults else 0
@@ -173,7 +173,7 @@ def _plan(options: Namespace) -> int:
     with engine_of(options) as engine:
         plan = plan_compaction(engine, read)
     if options.json:
-        options.json.write_text(json.dumps(plan.as_json(), indent=2) + "\n")
+        _write_json(options.json, plan.as_json())
     for line in plan.lines():
         _say(line)
     return 0
@@ -217,6 +217,10 @@ def sentence_of(error: Exception) -> str:
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     said = theirs or f"{type(error).__name__}: {first}"
     return f"the job failed ({said}); run it again with --debug for all there is to say"
+
+
+def _write_json(path: Path, facts: dict[str, Any]) -> None:
+    path.write_text(json.dumps(facts, indent=2) + "\n")
 
 
 def _say(line: str) -> None:

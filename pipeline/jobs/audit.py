@@ -5,7 +5,6 @@ topic the four laws of `pipeline.audit.laws` are checked. The earlier moment is 
 (``--before``), or a pin that is taken before the broker is asked to clean (``--clean``).
 """
 
-import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -274,8 +273,3 @@ def _clean(control: Control, moment: Moment, clock: Clock) -> None:
             if clock.monotonic() > deadline:
                 raise PipelineError(f"the cleaner did not come to {topic} in {_CLEAN_SECONDS:g} s")
             time.sleep(_POLL_SECONDS)
-
-
-def write_report(report: AuditReport, path: Path) -> None:
-    """Write the report as JSON."""
-    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")

@@ -225,7 +225,6 @@ class Decoder:
         )
         filled = fill_columns(data, rows, selection, arena.layout, arena.buffer)
         bad = rows[filled.bad_row] if filled.bad_row >= 0 else None
-        self._scanned.batches += len(rows)
         self._scanned.records += filled.rows
         if filled.rows:
             yield self._record_batch(arena, filled)

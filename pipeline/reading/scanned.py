@@ -8,8 +8,6 @@ class Scanned:
     """Counts of one scan, or of several that were handed the same object."""
 
     bytes_read: int = 0
-    batches: int = 0
-    """Batches of data that were decoded."""
     records: int = 0
     """Rows that came out."""
     corrupt: int = 0

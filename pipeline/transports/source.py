@@ -50,9 +50,8 @@ class Source(ABC):
         self, view: Manifest, ranges: Mapping[TopicPartition, OffsetRange] | None = None
     ) -> list[Split]:
         """Return splits that together read the ranges once."""
-        if ranges is None:
-            ranges = self.ranges(view)
-        return plan_splits(view, self.options, ranges, transport=self.name, is_live=self.is_live)
+        wanted = self.ranges(view) if ranges is None else ranges
+        return plan_splits(view, self.options, wanted, transport=self.name, is_live=self.is_live)
 
     def check(self) -> None:  # noqa: B027  # likewise
         """Check that the files of the last view have existed until now.
