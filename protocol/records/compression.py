@@ -55,6 +55,7 @@ _LZ4_HIGH_LEVELS = (3, 12)
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 _LZ4_BLOCK = 64 << 10
+_LZ4_FLAGS = 0x60
 _LZ4_STORED = 1 << 31
 _LZ4_BLOCK_CHECKSUM = 0x10
 _LZ4_CONTENT_SIZE = 0x08
@@ -218,23 +219,20 @@ def _unsnappy_block(block: memoryview, room: int, cap: int) -> bytes:
 def _lz4(data: memoryview, level: int | None) -> bytes:
     """Write a frame without checksums or content size, of independent blocks of 64 KiB.
 
-    The library packs each block as a frame of its own, with checksums, of which the block is taken.
+    The library's own frame has a checksum for each block, which Java's writer does not add.
     Kafka's level 9 means lz4's fast compressor, others the high one.
     """
     import cramjam  # noqa: PLC0415 - loaded when first used
 
     low, high = _LZ4_HIGH_LEVELS
     height = 0 if level in _LZ4_FAST_LEVELS else max(low, min(level or 0, high))
-    parts = [_LZ4_HEADER]
-    for start in range(0, len(data), _LZ4_BLOCK):
-        packer = cramjam.lz4.Compressor(height, content_checksum=False, block_linked=False)
-        packer.compress(bytes(data[start : start + _LZ4_BLOCK]))
-        frame = bytes(packer.finish())
-        begin = _lz4_header_size(frame)
-        size = int.from_bytes(frame[begin : begin + 4], "little") & ~_LZ4_STORED
-        parts.append(frame[begin : begin + 4 + size])
-    parts.append(bytes(4))
-    return b"".join(parts)
+    packer = cramjam.lz4.Compressor(height, content_checksum=False, block_linked=False)
+    packer.compress(bytes(data))
+    frame = memoryview(packer.finish())
+    if _read_lz4_header(bytes(frame[:7])) != (_LZ4_FLAGS | _LZ4_BLOCK_CHECKSUM, _LZ4_BLOCK):
+        raise RuntimeError(f"cramjam {cramjam.__version__} packs lz4 in another way: install 2.14")
+    blocks = [frame[start - 4 : end] for start, end in _find_lz4_blocks(frame)]
+    return b"".join((_LZ4_HEADER, *blocks, bytes(4)))
 
 
 def _unlz4(data: memoryview, cap: int) -> "Iterator[bytes]":  # noqa: ARG001 - a block has a limit
@@ -242,31 +240,38 @@ def _unlz4(data: memoryview, cap: int) -> "Iterator[bytes]":  # noqa: ARG001 - a
 
     A checksum of the whole content is not compared, as in Java's reader.
     """
-    position = _lz4_header_size(data)
-    flags, largest = _read_lz4_header(bytes(data[:position]))
-    has_checksums = flags & _LZ4_BLOCK_CHECKSUM
+    flags, largest = _read_lz4_header(bytes(data[: _lz4_header_size(data)]))
     room = bytearray(min(8 * len(data), largest))
     unfolded = 0
-    while head := int.from_bytes(data[position : position + 4], "little"):
-        start, size = position + 4, head & ~_LZ4_STORED
-        position = start + size + (4 if has_checksums else 0)
-        if size > largest or position > len(data):
-            raise _junk(LZ4, "it is cut short, or a block is too large for its header")
-        block: Buffer = data[start : start + size]
-        if has_checksums:
-            block = _unlz4_checked(data[start - 4 : position], data[5])
-        elif head == size:
+    for start, end in _find_lz4_blocks(data):
+        block: Buffer = data[start:end]
+        if end - start > largest:
+            raise _junk(LZ4, "a block is too large for its header")
+        if flags & _LZ4_BLOCK_CHECKSUM:
+            block = _unlz4_checked(data[start - 4 : end + 4], data[5])
+        elif data[start - 1] < _LZ4_STORED >> 24:
             room, written = _unlz4_block(block, room, largest)
             block = memoryview(room)[:written]
         view = memoryview(block)
         unfolded += len(view)
         for begin in range(0, len(view), _CHUNK):
             yield bytes(view[begin : begin + _CHUNK])
-    position += 8 if flags & _LZ4_CONTENT_CHECKSUM else 4
-    if position != len(data):
-        raise _junk(LZ4, "it is cut short, or bytes follow the frame")
     if flags & _LZ4_CONTENT_SIZE and data[6:14] != unfolded.to_bytes(8, "little"):
         raise _junk(LZ4, "it has more or fewer bytes than its header says")
+
+
+def _find_lz4_blocks(frame: memoryview) -> "Iterator[tuple[int, int]]":
+    """Yield where each block begins and ends, without its length and checksum."""
+    position = _lz4_header_size(frame)
+    while head := int.from_bytes(frame[position : position + 4], "little"):
+        start = position + 4
+        end = start + (head & ~_LZ4_STORED)
+        position = end + (4 if frame[4] & _LZ4_BLOCK_CHECKSUM else 0)
+        if position > len(frame):
+            raise _junk(LZ4, "it is cut short")
+        yield start, end
+    if position + (8 if frame[4] & _LZ4_CONTENT_CHECKSUM else 4) != len(frame):
+        raise _junk(LZ4, "it is cut short, or bytes follow the frame")
 
 
 def _unlz4_block(block: "Buffer", room: bytearray, largest: int) -> tuple[bytearray, int]:
@@ -301,7 +306,7 @@ def _lz4_header_size(frame: "Sequence[int]") -> int:
 @lru_cache(64)
 def _read_lz4_header(head: bytes) -> tuple[int, int]:
     """Return a frame's flags and the size that its blocks may have."""
-    if len(head) < 7 or head[:4] != _LZ4_MAGIC or head[4] & 0xE3 != 0x60:
+    if len(head) < 7 or head[:4] != _LZ4_MAGIC or head[4] & 0xE3 != _LZ4_FLAGS:
         raise _junk(LZ4, "it is no frame of version 1 with independent blocks")
     if head[5] not in _LZ4_SIZES or head[-1] != _check_byte(head[4:-1]):
         raise _junk(LZ4, "the checksum or the block size of its header is wrong")

@@ -6,6 +6,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import cramjam
 import lz4.frame
 import pytest
 import snappy
@@ -201,6 +202,43 @@ def test_lz4_takes_all_of_kafkas_levels(level: int | None) -> None:
 def test_our_lz4_is_lz4(text: bytes, times: int) -> None:
     """The reference reads what we write, with its blocks that did not shrink."""
     assert lz4.frame.decompress(compress(LZ4, text * times)) == text * times
+
+
+class EarlyBlocks:
+    """A packer of the library that ends a block after 100 bytes."""
+
+    checks = True
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._packer = lz4.frame.LZ4FrameCompressor(
+            block_linked=False, block_checksum=self.checks, auto_flush=True, block_size=4
+        )
+        self._made = self._packer.begin()
+
+    def compress(self, data: bytes) -> None:
+        """Pack two blocks."""
+        self._made += self._packer.compress(data[:100]) + self._packer.compress(data[100:])
+
+    def finish(self) -> bytes:
+        """Return the frame."""
+        packed: bytes = self._made + self._packer.flush()
+        return packed
+
+
+def test_all_blocks_that_the_library_packs_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cramjam before 2.14 ends a block before it is full: nothing of what follows is lost."""
+    monkeypatch.setattr(cramjam.lz4, "Compressor", EarlyBlocks)
+
+    assert decompress(LZ4, compress(LZ4, b"abc" * 1000)) == b"abc" * 1000
+
+
+def test_a_library_that_packs_in_another_way_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its blocks would be put together wrongly."""
+    monkeypatch.setattr(cramjam.lz4, "Compressor", EarlyBlocks)
+    monkeypatch.setattr(EarlyBlocks, "checks", False)
+
+    with pytest.raises(RuntimeError, match=r"install 2\.14"):
+        compress(LZ4, b"abc")
 
 
 def frame_of(data: bytes, size: int, *flags: str) -> bytes:
