@@ -3,8 +3,9 @@
 #
 #   tests/root.sh SUITE FOLDER PACKAGES [command and its arguments]
 #
-# PACKAGES are names with commas between them; the root in FOLDER is kept. Mounts are seen by this
-# run only, and end with it.
+# PACKAGES are names with commas between them; the root in FOLDER is kept. Mounts are seen by
+# this run only, and end with it. DEBIAN_ARCHITECTURE, if it is set, is another than this machine's,
+# whose programs the kernel hands to qemu-user.
 set -euo pipefail
 
 suite=$1 root=$2 packages=$3
@@ -19,7 +20,7 @@ fi
 if [[ ! -x $root/usr/bin/python3 || -d $root/debootstrap ]]; then
   echo "siltstone: making a root of Debian $suite in $root, once" >&2
   mkdir -p "$root"
-  debootstrap --variant=minbase --include="$packages" "$suite" "$root" ${DEBIAN_MIRROR:-} >/dev/null
+  debootstrap ${DEBIAN_ARCHITECTURE:+"--arch=$DEBIAN_ARCHITECTURE"} --variant=minbase --include="$packages" "$suite" "$root" ${DEBIAN_MIRROR:-} >/dev/null
 fi
 (($#)) || exit 0
 

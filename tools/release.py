@@ -35,6 +35,9 @@ GLIBC: Final = "2.28"
 """Of the oldest system that a wheel runs on: Debian 10, RHEL 8, Ubuntu 18.10."""
 SUITES: Final = ("bookworm", "trixie", "sid")
 """Suites of Debian, with Python 3.11, 3.13 and 3.14: each builds a wheel and tries it."""
+_EMULATED: Final = {(3, 11): "bookworm", (3, 13): "trixie", (3, 14): "sid"}
+_HANDLER: Final = Path("/proc/sys/fs/binfmt_misc/qemu-aarch64")
+_CORE_TESTS: Final = "tests/protocol/core tests/protocol/records"
 _NOWHERE: Final = "3.12"
 _EXAMPLE: Final = ROOT / "examples" / "testing"
 MOST_KIB: Final = 45_000_000 >> 10
@@ -44,6 +47,7 @@ _PACKAGES: Final = {
     "least": _LEAST,
     "bare": f"{_LEAST},python3-venv",
     "builder": f"{_LEAST},python3-venv,git,make,python3-dev",
+    "arm64": f"{_LEAST},python3-venv,python3-dev",
 }
 UNTRIED: Final = (  # docs/releasing.md has them, too
     "wheels and images for aarch64: only the workflow has such a processor, and builds on it",
@@ -81,6 +85,24 @@ kill "$broker" && wait "$broker"
 trap - EXIT
 pip install aiokafka confluent-kafka kafka-python pytest pytest-asyncio
 cp -r "$4" testing && cd testing && python -m pytest -q --disable-warnings
+"""
+
+
+_TRY_EMULATED: Final = rf"""
+set -eu
+cd /srv/siltstone
+if ! cmp --silent tests/requirements.lock /root/lock; then
+  rm -rf /root/emulated && python3 -m venv /root/emulated
+  /root/emulated/bin/pip install --quiet --disable-pip-version-check \
+    --requirement docker/requirements.lock
+  # The tests' tools, by the versions of the lock: no linters, no dataframes.
+  grep -oE '^(pytest|hypothesis|kio|lz4|zstandard|python-snappy|aiokafka|confluent-|kafka-)[^ ]*' \
+    tests/requirements.lock |
+    xargs /root/emulated/bin/pip install --quiet --disable-pip-version-check
+  cp tests/requirements.lock /root/lock
+fi
+/root/emulated/bin/python -m pytest -q -p no:cacheprovider --timeout 900 \
+  -m 'not (slow or java or spark or connector or alone or client)' {_CORE_TESTS}
 """
 
 
@@ -210,6 +232,33 @@ def without_debian() -> None:
         _tell(wheel, _run(_try(python, f"{scratch}/try", wheel, _EXAMPLE), ROOT))
 
 
+def aarch64() -> None:
+    """The core's tests on code compiled for aarch64, in a root of Debian that qemu-user runs."""
+    suite = _EMULATED.get(sys.version_info[:2])
+    if suite is None or not _HANDLER.exists():
+        raise UntriedError(
+            "aarch64: it takes Debian's qemu-user-static, and a Python of Debian's for this make"
+        )
+    root = _make_root(suite, "arm64")
+    clone = root.folder / "srv" / "siltstone"
+    shutil.rmtree(clone, ignore_errors=True)
+    _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)], ROOT)
+    facts = "_sysconfigdata__aarch64-linux-gnu"
+    (found,) = root.folder.glob(f"usr/lib/python3.*/{facts}.py")
+    headers = root.folder / "usr" / "include"
+    zig = (
+        f"{sys.executable} -m ziglang cc -target aarch64-linux-gnu.{GLIBC} {hatch_build.ZIG_FLAGS}"
+    )
+    with tempfile.TemporaryDirectory() as folder:  # facts of that Python, for this one's build
+        shutil.copy(found, folder)
+        _run(
+            [sys.executable, "hatch_build.py"], clone, PYTHONPATH=folder,
+            CC=f"{zig} -idirafter {headers / found.parent.name} -idirafter {headers}",
+            _PYTHON_SYSCONFIGDATA_NAME=facts, _PYTHON_HOST_PLATFORM="linux-aarch64",
+        )  # fmt: skip
+    sys.stdout.write(root.run("sh", "-c", _TRY_EMULATED))
+
+
 def _try(*arguments: str | Path) -> list[str]:
     return ["sh", "-c", _TRY, "try", *map(str, arguments)]
 
@@ -251,7 +300,7 @@ def image() -> None:
     _run(["make", "image-check"], ROOT)
 
 
-STAGES: Final = (workflows, notes, source, wheel, roots, without_debian, readme, image)
+STAGES: Final = (workflows, notes, source, wheel, roots, without_debian, aarch64, readme, image)
 
 
 def check(stages: Sequence[Callable[[], None]]) -> None:
@@ -287,16 +336,19 @@ class _Root(NamedTuple):
     suite: str
     folder: Path
     packages: str
+    architecture: str
 
     def run(self, *command: str) -> str:
         script = str(ROOT / "tests" / "root.sh")
-        return _run([script, self.suite, str(self.folder), self.packages, *command], ROOT)
+        words = [script, self.suite, str(self.folder), self.packages, *command]
+        return _run(words, ROOT, DEBIAN_ARCHITECTURE=self.architecture)
 
 
 def _make_root(suite: str, kind: str) -> _Root:
     """Return a root of a kind of `_PACKAGES`; it is made once and kept."""
     cache = Path(os.environ.get("SILTSTONE_CACHE", ROOT / ".cache"))
-    root = _Root(suite, cache / f"{kind}-{suite}", _PACKAGES[kind])
+    architecture = kind if kind == "arm64" else ""  # that of this machine
+    root = _Root(suite, cache / f"{kind}-{suite}", _PACKAGES[kind], architecture)
     root.run()
     return root
 
