@@ -258,7 +258,7 @@ figures: setup
 	@$(BIN)/python -m tools.figures $(ARGS)
 
 messages: setup jars
-	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator transaction-coordinator,\
+	@$(BIN)/python -m tools.messages $(foreach jar,clients group-coordinator share-coordinator transaction-coordinator,\
 	    $(wildcard $(or $(SILTSTONE_CACHE),.cache)/kafka-4.4.0/kafka-$(jar)-[0-9]*.jar))
 
 # Who asks for it wants to know what is missing: a skip is a failure, as in CI.

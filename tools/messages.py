@@ -80,6 +80,18 @@ APIS: Final = [
     "ListConfigResources",
     "DescribeTopicPartitions",
     "UnregisterController",
+    "ShareGroupHeartbeat",
+    "ShareGroupDescribe",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "InitializeShareGroupState",
+    "ReadShareGroupState",
+    "WriteShareGroupState",
+    "DeleteShareGroupState",
+    "ReadShareGroupStateSummary",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
 ]
 """The APIs that the broker serves, or that the pipeline asks of others."""
 
@@ -97,6 +109,23 @@ RECORDS: Final = {
             "ConsumerGroupCurrentMemberAssignment",
             "ConsumerGroupRegularExpression",
         ],
+        ("Key", "Value"),
+    ),
+    "share_group_offsets": (
+        "Records of share groups in ``__consumer_offsets``",
+        [
+            "ShareGroupMetadata",
+            "ShareGroupMemberMetadata",
+            "ShareGroupTargetAssignmentMetadata",
+            "ShareGroupTargetAssignmentMember",
+            "ShareGroupCurrentMemberAssignment",
+            "ShareGroupStatePartitionMetadata",
+        ],
+        ("Key", "Value"),
+    ),
+    "share_group_state": (
+        "Records of ``__share_group_state``",
+        ["ShareSnapshot", "ShareUpdate"],
         ("Key", "Value"),
     ),
     "transaction_state": (
@@ -347,7 +376,7 @@ def main() -> None:
     """Read the arguments and write."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
     parser.add_argument(
-        "jars", type=Path, nargs="+", help="kafka-clients and both coordinators' jars"
+        "jars", type=Path, nargs="+", help="kafka-clients and the coordinators' jars"
     )
     parser.add_argument(
         "--into", type=Path, default=Path(__file__).parents[1] / "protocol" / "messages"

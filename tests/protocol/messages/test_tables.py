@@ -91,7 +91,7 @@ def test_the_tables_are_what_the_tool_writes(kafka_jars: KafkaJars, tmp_path: Pa
     """Nobody edited one by hand: an edit would be lost the next time."""
     jars = [
         next(kafka_jars.folder.glob(f"kafka-{name}-[0-9]*.jar"))
-        for name in ("clients", "group-coordinator", "transaction-coordinator")
+        for name in ("clients", "group-coordinator", "share-coordinator", "transaction-coordinator")
     ]
 
     subprocess.run(
