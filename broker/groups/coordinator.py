@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from siltstone.broker.coordination.journal import CoordinatorLog
+from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.group import Group
@@ -17,7 +18,6 @@ from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
 from siltstone.broker.groups.offsets import TOMBSTONES_AT_A_TIME, Offsets
-from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limit
 from siltstone.broker.process.io import IoThreads

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
 from siltstone.broker.groups.classic.messages import (
     AskedProtocols,
@@ -13,7 +14,6 @@ from siltstone.broker.groups.classic.messages import (
 )
 from siltstone.broker.groups.group import GroupState
 from siltstone.broker.groups.member_bytes import MemberBytes
-from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.client_limits import Limits
 from siltstone.config.server import ServerConfig

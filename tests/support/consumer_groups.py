@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.consumer.changes import Changes
 from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
@@ -26,7 +27,6 @@ from siltstone.broker.groups.consumer.regex_refresh import (
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.broker.groups.member_bytes import MemberBytes
-from siltstone.broker.groups.timers import Timers
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.consumer_group_records import (
     OwnedPartitions,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
 
+from siltstone.broker.coordination.timers import Timer, Timers
 from siltstone.broker.groups.classic import members
 from siltstone.broker.groups.classic.messages import (
     JoinReply,
@@ -37,7 +38,6 @@ from siltstone.broker.groups.member_bytes import (
     bytes_of,
     size_of_group,
 )
-from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.config.server import ServerConfig
 from siltstone.protocol.coordinator import group_errors

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from siltstone.broker.coordination.timers import Timer, Timers
 from siltstone.broker.groups.classic import messages
 from siltstone.broker.groups.member_bytes import EACH_BYTES, GroupBytes, bytes_of
-from siltstone.broker.groups.timers import Timer, Timers
 from siltstone.protocol.coordinator.consumer_protocol import decode_topics
 from siltstone.protocol.coordinator.group_errors import FencedInstanceId, UnknownMemberId
 from siltstone.protocol.errors import ProtocolError

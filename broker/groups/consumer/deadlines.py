@@ -4,7 +4,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import partial
 
-from siltstone.broker.groups.timers import Timer, Timers
+from siltstone.broker.coordination.timers import Timer, Timers
 
 
 class Deadline(Enum):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import uvloop
 
-from siltstone.broker.groups.timers import Timer
+from siltstone.broker.coordination.timers import Timer
 from tests.support.services import ServicesOnDisk
 
 

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import Any
 
+from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.classic.members import Member, Members
 from siltstone.broker.groups.classic.messages import JoinRequest
 from siltstone.broker.groups.member_bytes import GroupBytes, MemberBytes
-from siltstone.broker.groups.timers import Timers
 from tests.support.clock import FakeClock
 
 

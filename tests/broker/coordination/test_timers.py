@@ -6,7 +6,7 @@ from weakref import ref
 
 import pytest
 
-from siltstone.broker.groups.timers import Timer, Timers
+from siltstone.broker.coordination.timers import Timer, Timers
 from tests.support.clock import FakeClock
 
 
