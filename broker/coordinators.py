@@ -13,13 +13,14 @@ from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
 from siltstone.broker.transactions.coordinator import TransactionCoordinator
 from siltstone.broker.transactions.markers import MarkerWriter
 from siltstone.broker.transactions.producer_ids import ProducerIds
-from siltstone.protocol.names import TRANSACTIONS_TOPIC
+from siltstone.protocol.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage.clock import Clock
 
 
@@ -42,6 +43,9 @@ class Coordinators:
         shared = (topics, settings, io, clock)
         self.groups = GroupCoordinator(*shared)
         self.consumer_groups = ConsumerGroups(self.groups)
+        self.share_states = ShareStates(
+            CoordinatorLog(SHARE_STATE_TOPIC, *shared), topics, settings, clock
+        )
         self._replay = Replay(self.groups, self.consumer_groups)
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(

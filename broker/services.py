@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.share.states import ShareStates
     from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
 
@@ -78,6 +79,10 @@ class Services:
     def consumer_groups(self) -> ConsumerGroups:
         """Return the groups of the consumer protocol; the first call builds both coordinators."""
         return self.coordinators.get().consumer_groups
+
+    def share_states(self) -> ShareStates:
+        """Return the share coordinator; the first call builds all coordinators."""
+        return self.coordinators.get().share_states
 
     def transactions(self) -> TransactionCoordinator:
         """Return the coordinator of transactions; the first call builds both coordinators."""

@@ -2,6 +2,7 @@
 
 from os.path import normpath
 
+from siltstone.config.consumer_groups import GROUP
 from siltstone.config.listeners import check_bindable, is_loopback
 from siltstone.config.security import authorizer_faults, listener_faults
 from siltstone.config.server import ServerConfig
@@ -23,7 +24,7 @@ def contradictions(topic: TopicConfig, server: ServerConfig | None = None) -> li
         )
     if server is not None:
         faults += _cleaner_faults(server)
-        faults += [fault for _, fault in _consumer_group_faults(server)]
+        faults += [fault for _, fault in _group_faults(server)]
         faults += _connection_faults(server)
     return faults
 
@@ -59,7 +60,7 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
         _ = server.http_address
     except ValueError as error:
         faults.append(("http.listener", f"http.listener {error}"))
-    faults += _consumer_group_faults(server)
+    faults += _group_faults(server)
     faults += _security_faults(server)
     faults += authorizer_faults(server.security)
     if len({normpath(each) for each in server.log_dirs}) != len(server.log_dirs):
@@ -67,23 +68,28 @@ def start_faults(server: ServerConfig) -> list[tuple[str, str]]:
     return faults
 
 
-def _consumer_group_faults(server: ServerConfig) -> list[tuple[str, str]]:
-    """Return the faults in the settings of consumer groups; Kafka refuses to start with them."""
+def _group_faults(server: ServerConfig) -> list[tuple[str, str]]:
+    """Return the faults in the settings of groups; Kafka refuses to start with them."""
     faults = []
-    for part in ("session_timeout", "heartbeat_interval", "assignment_interval"):
-        value = getattr(server, f"group_consumer_{part}_ms")
-        low, high = server.group_consumer_bounds(f"{part}_ms")
-        if not low <= value <= high:
-            words = part.replace("_", ".")
-            name = f"group.consumer.{words}.ms"
-            fault = f"{name} is {value}; group.consumer.min.{words}.ms allows at least {low} and "
-            faults.append((name, f"{fault}group.consumer.max.{words}.ms at most {high}"))
-    session = server.group_consumer_session_timeout_ms
-    interval = server.group_consumer_heartbeat_interval_ms
-    if interval >= session:
-        name = "group.consumer.heartbeat.interval.ms"
-        fault = f"{name} is {interval} and group.consumer.session.timeout.ms is {session}; "
-        faults.append((name, f"{fault}the first must be smaller"))
+    for setting in GROUP.values():
+        bounds = server.group_bounds(setting.attribute)
+        value: int = getattr(server, f"group_{setting.attribute}", 0)
+        if bounds is not None and not bounds[0] <= value <= bounds[1]:
+            name = setting.synonyms[0]
+            kind, rest = name.removeprefix("group.").split(".", 1)
+            fault = f"{name} is {value}; group.{kind}.min.{rest} allows at least {bounds[0]} and "
+            faults.append((name, f"{fault}group.{kind}.max.{rest} at most {bounds[1]}"))
+    for kind in ("consumer", "share"):
+        session = getattr(server, f"group_{kind}_session_timeout_ms")
+        interval = getattr(server, f"group_{kind}_heartbeat_interval_ms")
+        if interval >= session:
+            name = f"group.{kind}.heartbeat.interval.ms"
+            fault = f"{name} is {interval} and group.{kind}.session.timeout.ms is {session}; "
+            faults.append((name, f"{fault}the first must be smaller"))
+    if server.group_share_max_share_sessions < server.group_share_max_size:
+        name = "group.share.max.share.sessions"
+        fault = f"{name} is {server.group_share_max_share_sessions} and group.share.max.size is "
+        faults.append((name, f"{fault}{server.group_share_max_size}; the first must not be less"))
     return faults
 
 

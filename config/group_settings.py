@@ -5,29 +5,29 @@ when it is used (Kafka: GroupConfig, GroupConfigManager).
 """
 
 from collections.abc import Mapping
+from typing import Any
 
-from siltstone.config.consumer_groups import GroupConfig
+from siltstone.config.consumer_groups import GROUP, GroupConfig
 from siltstone.config.describe import ConfigRow, Synonym, broker_synonyms, make_row
 from siltstone.config.errors import ConfigError
-from siltstone.config.keys import Setting, settings_of
 from siltstone.config.layers import Layers, Source, checked
 from siltstone.config.server import ServerConfig
 from siltstone.config.values import text_of
 
-GROUP: dict[str, Setting] = settings_of(GroupConfig)
-_CONSUMER = "consumer_"
+_KINDS = ("consumer", "share")
 
 
 def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig:
     """Return the settings of a group; own values that are no longer valid are ignored."""
     values = {}
     for name, setting in GROUP.items():
-        value = getattr(server, f"group_{setting.attribute}")
+        value = setting.default
+        if setting.synonyms:
+            value = getattr(server, f"group_{setting.attribute}")
         if name in own:
             faults: list[str] = []
             given = checked(setting, own[name], "", faults)
-            low, high = server.group_consumer_bounds(setting.attribute.removeprefix(_CONSUMER))
-            value = value if faults else min(max(given, low), high)
+            value = value if faults else _within(given, server.group_bounds(setting.attribute))
         values[setting.attribute] = value
     return GroupConfig(**values)
 
@@ -47,15 +47,26 @@ def check_group(server: ServerConfig, own: Mapping[str, str]) -> None:
             continue
         found = len(faults)
         value = checked(setting, text, "", faults)
-        low, high = server.group_consumer_bounds(setting.attribute.removeprefix(_CONSUMER))
-        if len(faults) == found and not low <= value <= high:
-            faults.append(f"{name} is {text}; the broker allows {low} to {high}")
+        bounds = server.group_bounds(setting.attribute)
+        if len(faults) == found and bounds and value != _within(value, bounds):
+            faults.append(f"{name} is {text}; the broker allows {bounds[0]} to {bounds[1]}")
     if not faults:
-        group = effective_group(server, own)
-        if group.consumer_session_timeout_ms <= group.consumer_heartbeat_interval_ms:
-            faults.append("consumer.session.timeout.ms must exceed consumer.heartbeat.interval.ms")
+        faults += _session_faults(effective_group(server, own))
     if faults:
         raise ConfigError(faults)
+
+
+def _within(value: Any, bounds: tuple[int, int] | None) -> Any:
+    return value if bounds is None else min(max(value, bounds[0]), bounds[1])
+
+
+def _session_faults(group: GroupConfig) -> list[str]:
+    return [
+        f"{kind}.session.timeout.ms must exceed {kind}.heartbeat.interval.ms"
+        for kind in _KINDS
+        if getattr(group, f"{kind}_session_timeout_ms")
+        <= getattr(group, f"{kind}_heartbeat_interval_ms")
+    ]
 
 
 def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
@@ -64,9 +75,11 @@ def describe_group(layers: Layers, own: Mapping[str, str]) -> list[ConfigRow]:
     rows = []
     for name, setting in sorted(GROUP.items()):
         value = text_of(setting.kind, getattr(group, setting.attribute))
-        synonyms = broker_synonyms(layers, setting.synonyms[0])
+        synonyms: tuple[Synonym, ...] = (Synonym(name, value, Source.DEFAULT),)
+        where = "default"
+        for broker_name in setting.synonyms:
+            synonyms, where = broker_synonyms(layers, broker_name), layers.where(broker_name)
         if name in own:
-            synonyms = (Synonym(name, value, Source.GROUP), *synonyms)
-        where = "group" if name in own else layers.where(setting.synonyms[0])
+            synonyms, where = (Synonym(name, value, Source.GROUP), *synonyms), "group"
         rows.append(make_row(setting, value, synonyms, where))
     return rows

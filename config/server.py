@@ -12,13 +12,21 @@ from dataclasses import dataclass, field
 
 from siltstone.config import machine
 from siltstone.config.connection_limits import are_overrides
-from siltstone.config.consumer_groups import ASSIGNORS, KNOWN_ASSIGNORS, PROTOCOLS, MigrationPolicy
+from siltstone.config.consumer_groups import (
+    ASSIGNORS,
+    KNOWN_ASSIGNORS,
+    KNOWN_SHARE_ASSIGNORS,
+    PROTOCOLS,
+    SHARE_ASSIGNORS,
+    MigrationPolicy,
+)
 from siltstone.config.keys import (
     NOT_EMPTY,
     PART,
     Check,
     Kind,
     at_least,
+    between,
     between_or,
     key,
     limit_key,
@@ -397,6 +405,89 @@ class ServerConfig:
     group_consumer_migration_policy: str = key(MigrationPolicy.BIDIRECTIONAL.value,
         "Which way a group with members may go from one protocol to the other while it is in use.",
         check=one_of_any_case(*(policy.value for policy in MigrationPolicy)))
+    group_share_session_timeout_ms: int = key(45_000,
+        "How long a member of a share group may be silent before it is fenced.",
+        check=at_least(1))
+    group_share_min_session_timeout_ms: int = key(
+        45_000, "The least that share.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_share_max_session_timeout_ms: int = key(
+        60_000, "The most that share.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_share_heartbeat_interval_ms: int = key(
+        5000, "How often the members of a share group are told to heartbeat.", check=at_least(1)
+    )
+    group_share_min_heartbeat_interval_ms: int = key(
+        5000, "The least that share.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_share_max_heartbeat_interval_ms: int = key(
+        15_000, "The most that share.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_share_assignment_interval_ms: int = key(1000,
+        "How long a target assignment of a share group is kept at least. 0: not at all.",
+        check=at_least(0), dynamic=True)
+    group_share_min_assignment_interval_ms: int = key(
+        0, "The least that share.assignment.interval.ms of a group may be.", check=at_least(0)
+    )
+    group_share_max_assignment_interval_ms: int = key(
+        15_000, "The most that share.assignment.interval.ms of a group may be.", check=at_least(0)
+    )
+    group_share_max_size: int = key(
+        200, "The most members of a share group.", check=between(1, 1000)
+    )
+    group_share_assignors: tuple[str, ...] = key(SHARE_ASSIGNORS,
+        "The assignor of share groups; Kafka's plug-ins cannot be loaded.",
+        check=KNOWN_SHARE_ASSIGNORS)
+    group_share_initialize_retry_interval_ms: int = key(30_000,
+        "How long the state of a partition that comes to a share group may take to be initialized "
+        "before it is tried again.",
+        check=at_least(1))
+    group_share_max_share_sessions: int = key(
+        2000, "How many share sessions there may be.", check=at_least(1)
+    )
+    group_share_record_lock_duration_ms: int = key(30_000,
+        "How long a record belongs to the member that acquired it.",
+        check=between(1000, 3_600_000))
+    group_share_min_record_lock_duration_ms: int = key(15_000,
+        "The least that share.record.lock.duration.ms of a group may be.",
+        check=between(1000, 30_000))
+    group_share_max_record_lock_duration_ms: int = key(60_000,
+        "The most that share.record.lock.duration.ms of a group may be.",
+        check=between(30_000, 3_600_000))
+    group_share_delivery_count_limit: int = key(
+        5, "How often a record is delivered to a share group at most.", check=between(2, 10)
+    )
+    group_share_min_delivery_count_limit: int = key(
+        2, "The least that share.delivery.count.limit of a group may be.", check=between(2, 5)
+    )
+    group_share_max_delivery_count_limit: int = key(
+        10, "The most that share.delivery.count.limit of a group may be.", check=between(5, 25)
+    )
+    group_share_partition_max_record_locks: int = key(2000,
+        "How many records of a partition may be in flight in a share group.",
+        check=between(100, 10_000))
+    group_share_min_partition_max_record_locks: int = key(100,
+        "The least that share.partition.max.record.locks of a group may be.",
+        check=between(100, 2000))
+    group_share_max_partition_max_record_locks: int = key(4000,
+        "The most that share.partition.max.record.locks of a group may be.",
+        check=between(2000, 10_000))
+    share_coordinator_state_topic_num_partitions: int = key(50,
+        "How many partitions __share_group_state gets when it is made; not changed later.",
+        check=at_least(1))
+    share_coordinator_state_topic_segment_bytes: int = key(
+        104_857_600, "segment.bytes of __share_group_state when it is made.", check=at_least(1)
+    )
+    share_coordinator_snapshot_update_records_per_snapshot: int = key(500,
+        "How many updates of a queue's state are written before the next snapshot of it.",
+        check=between(0, 500))
+    share_coordinator_state_topic_prune_interval_ms: int = key(300_000,
+        "How often records of __share_group_state are deleted that newer snapshots replace.",
+        check=at_least(1))
+    share_coordinator_cold_partition_snapshot_interval_ms: int = key(300_000,
+        "How old the last snapshot of a queue's state may be before one is written in any case, so "
+        "that older records can be deleted.",
+        check=at_least(1))
     group_min_session_timeout_ms: int = key(6000,
         "The shortest session that a member of a classic group may ask for.")
     group_max_session_timeout_ms: int = key(1_800_000,
@@ -432,11 +523,14 @@ class ServerConfig:
         """The direction in which a group with members may change its protocol."""
         return MigrationPolicy(self.group_consumer_migration_policy.lower())
 
-    def group_consumer_bounds(self, name: str) -> tuple[int, int]:
-        """Return the least and greatest value for a group's setting, such as session_timeout_ms."""
-        low: int = getattr(self, f"group_consumer_min_{name}")
-        high: int = getattr(self, f"group_consumer_max_{name}")
-        return low, high
+    def group_bounds(self, name: str) -> tuple[int, int] | None:
+        """Return the least and greatest value for a group's setting, by its attribute.
+
+        None is for a setting without bounds.
+        """
+        kind, _, rest = name.partition("_")
+        low: int | None = getattr(self, f"group_{kind}_min_{rest}", None)
+        return None if low is None else (low, getattr(self, f"group_{kind}_max_{rest}"))
 
     @property
     def bound_listeners(self) -> tuple[Listener, ...]:

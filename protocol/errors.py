@@ -338,6 +338,16 @@ class TelemetryTooLarge(KafkaError, code=ErrorCode.telemetry_too_large):
     """The client pushed more metrics at once than it may."""
 class TransactionAbortable(KafkaError, code=ErrorCode.transaction_abortable):
     """The transaction cannot go on; abort it and try again."""
+class InvalidRecordState(KafkaError, code=ErrorCode.invalid_record_state):
+    """A record is in a state that does not allow this; perhaps its lock has run out."""
+class ShareSessionNotFound(KafkaError, code=ErrorCode.share_session_not_found):
+    """The share session does not exist."""
+class InvalidShareSessionEpoch(KafkaError, code=ErrorCode.invalid_share_session_epoch):
+    """The epoch is not the next one of this share session."""
+class FencedStateEpoch(KafkaError, code=ErrorCode.fenced_state_epoch):
+    """The state epoch of the client is older than that of the share partition."""
+class ShareSessionLimitReached(KafkaError, code=ErrorCode.share_session_limit_reached):
+    """There are as many share sessions as group.share.max.share.sessions allows."""
 class InvalidRegularExpression(KafkaError, code=ErrorCode.invalid_regular_expression):
     """The regular expression is not valid."""
 # fmt: on

@@ -205,7 +205,7 @@ def count_walks(tree: Tree) -> Iterator[Figure]:
 def count_ways(tree: Tree) -> Iterator[Figure]:
     """Ways to let others be served during long work, and the methods of `LogEnd` that append.
 
-    The ways are `share.rest()` and forbidden ones in use; `work_off`, the bound on work that
+    The ways are `LoopShare.rest` and forbidden ones in use; `work_off`, the bound on work that
     reaches a disk, is something else. Methods that append begin so, or are `add` and `take`.
     """
     places = {figure.what: figure.number for figure in find_forbidden_names(tree)}

@@ -33,7 +33,7 @@ FLOORS: Final = {
     "broker": (
         ("api", "context", "process"),
         ("security", "topics", "coordination"),
-        ("groups", "transactions", "fetching", "telemetry"),
+        ("groups", "transactions", "fetching", "share", "telemetry"),
         ("coordinators", "services"),
         ("handlers",),
         ("reload", "commands", "http", "net"),

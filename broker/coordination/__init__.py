@@ -1,5 +1,6 @@
-"""Code that the coordinators of groups and of transactions share.
+"""Code that all coordinators share.
 
-This package has the journal into which both coordinators write their state, and their timers. `broker.groups` and
-`broker.transactions` define the records; `broker.coordinators` creates both coordinators.
+This package has the journal into which coordinators write their state, and the timers of
+groups and queues. `broker.groups`, `broker.share` and `broker.transactions` define the records;
+`broker.coordinators` creates the coordinators.
 """

@@ -3,8 +3,8 @@
 IncrementalAlterConfigs changes single settings (KIP-339), AlterConfigs replaces all settings that
 were set for a resource. When a change is answered, it is in force and stored in the catalogue.
 
-Differs from Kafka: settings of share and streams groups are refused, since they have no effect
-here; expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka
+Differs from Kafka: settings of streams groups are refused, since they have no effect here;
+expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka
 does not know are refused, and so are settings that promise a protection which does not exist here;
 a resource that is named twice in AlterConfigs is refused, where Kafka never answers;
 advertised.listeners can be altered while this broker runs, where Kafka needs a restart; a change

@@ -1,8 +1,9 @@
 """The levels of Kafka's features that are in force (KIP-584), as clients read them in ApiVersions.
 
 The level of ``transaction.version`` decides how producers end transactions (KIP-890). The level of
-``group.version`` decides whether groups may use the protocol of KIP-848. The catalogue keeps the
-levels.
+``group.version`` decides whether groups may use the protocol of KIP-848, that of ``share.version``
+whether there are share groups (KIP-932), and from 2 on dead letters (KIP-1191). The catalogue keeps
+the levels.
 """
 
 import logging
@@ -34,13 +35,13 @@ SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
         ELIGIBLE_LEADERS: Range(0, 1, 1),
         "group.version": Range(0, 1, 1),
         "metadata.version": Range(7, 33, 33),
+        "share.version": Range(0, 2, 2),
         "transaction.version": Range(0, 2, 2),
     }
 )
 _ABSENT: Final[Mapping[str, Range]] = MappingProxyType(
     {
         "kraft.version": Range(0, 1, 1),
-        "share.version": Range(0, 2, 2),
         "streams.version": Range(0, 1, 1),
     }
 )

@@ -25,7 +25,9 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
             segment_bytes = server.transaction_state_log_segment_bytes
         case names.SHARE_STATE_TOPIC:
             kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
-            return Preset(50, kept | {"segment.bytes": str(100 << 20)})
+            size = str(server.share_coordinator_state_topic_segment_bytes)
+            count = server.share_coordinator_state_topic_num_partitions
+            return Preset(count, kept | {"segment.bytes": size})
         case _:
             return Preset(server.num_partitions, {})
     compacted = {"cleanup.policy": "compact", "compression.type": codec}

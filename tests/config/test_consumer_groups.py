@@ -32,6 +32,26 @@ def test_values_out_of_their_bounds_stop_a_start(settings: dict[str, int], named
     assert [name for name, _ in start_faults(config)] == [named]
 
 
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"session_timeout_ms": 44_999}, "group.share.session.timeout.ms"),
+        ({"record_lock_duration_ms": 60_001}, "group.share.record.lock.duration.ms"),
+        ({"delivery_count_limit": 5, "max_delivery_count_limit": 4},
+         "group.share.delivery.count.limit"),
+        ({"partition_max_record_locks": 4001}, "group.share.partition.max.record.locks"),
+        ({"max_size": 300, "max_share_sessions": 299}, "group.share.max.share.sessions"),
+    ],
+)  # fmt: skip
+def test_values_of_share_groups_out_of_their_bounds_stop_a_start(
+    settings: dict[str, int], named: str
+) -> None:
+    """As in Kafka (ShareGroupConfig.validate)."""
+    config = ServerConfig(**{f"group_share_{name}": value for name, value in settings.items()})  # type: ignore[arg-type]
+
+    assert [name for name, _ in start_faults(config)] == [named]
+
+
 def test_short_times_are_possible_with_low_floors() -> None:
     """Test suites run with heartbeats of 100 ms."""
     config = ServerConfig(
@@ -61,6 +81,9 @@ def test_the_migration_policy_is_read_whatever_its_case(policy: MigrationPolicy)
         ("group.consumer.migration.policy", "sideways"),
         ("group.coordinator.rebalance.protocols", "modern"),
         ("group.consumer.max.size", "0"),
+        ("group.share.assignors", "sticky"),
+        ("group.share.max.size", "1001"),
+        ("share.coordinator.snapshot.update.records.per.snapshot", "501"),
     ],
 )
 def test_what_is_refused(name: str, value: str) -> None:

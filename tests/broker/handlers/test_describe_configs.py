@@ -232,6 +232,17 @@ async def test_a_group_shows_its_own_settings_and_the_brokers(home: ServicesOnDi
         "consumer.assignment.interval.ms": ("1000", 5),
         "consumer.heartbeat.interval.ms": ("5000", 5),
         "consumer.session.timeout.ms": ("50000", 8),
+        "errors.deadletterqueue.copy.record.enable": ("false", 5),
+        "errors.deadletterqueue.topic.name": ("", 5),
+        "share.assignment.interval.ms": ("1000", 5),
+        "share.auto.offset.reset": ("latest", 5),
+        "share.delivery.count.limit": ("5", 5),
+        "share.heartbeat.interval.ms": ("5000", 5),
+        "share.isolation.level": ("read_uncommitted", 5),
+        "share.partition.max.record.locks": ("2000", 5),
+        "share.record.lock.duration.ms": ("30000", 5),
+        "share.renew.acknowledge.enable": ("true", 5),
+        "share.session.timeout.ms": ("45000", 5),
     }
     assert _synonyms(configs["consumer.session.timeout.ms"]) == [
         ("consumer.session.timeout.ms", "50000", 8),

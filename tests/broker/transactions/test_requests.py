@@ -509,7 +509,8 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
         (("metadata.version", 33, UPGRADE), E.none),
         (("metadata.version", 34, UPGRADE), E.invalid_update_version),
         (("share.version", 3, UPGRADE), E.invalid_update_version),
-        (("share.version", 0, SAFE), E.feature_update_failed),
+        (("share.version", 0, SAFE), E.none),
+        (("streams.version", 0, SAFE), E.feature_update_failed),
     ],
 )
 async def test_levels_that_are_refused(
@@ -578,6 +579,7 @@ async def test_features_are_told_to_clients(
     assert finalized == {
         "eligible.leader.replicas.version": 1,
         "metadata.version": 33,
+        "share.version": 2,
         "transaction.version": 2,
     }
     assert answer.finalized_features_epoch == 2
