@@ -160,6 +160,15 @@ APIS = (
         74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW
     ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
+    _seldom(
+        83, "InitializeShareGroupState", range(1), "share_state.initialize", max_elements=_CHANGES
+    ),
+    _seldom(84, "ReadShareGroupState", range(1), "share_state.read", max_elements=_CHANGES),
+    _seldom(85, "WriteShareGroupState", range(2), "share_state.write", max_elements=_CHANGES),
+    _seldom(86, "DeleteShareGroupState", range(1), "share_state.delete", max_elements=_CHANGES),
+    _seldom(
+        87, "ReadShareGroupStateSummary", range(2), "share_state.summarize", max_elements=_CHANGES
+    ),
     _seldom(94, "UnregisterController", range(1), "unregistration.unregister_controller"),
 )
 

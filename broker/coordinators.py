@@ -1,4 +1,4 @@
-"""The coordinators of groups and of transactions, built and started together.
+"""The coordinators of groups, transactions and queues, built and started together.
 
 Their modules would be a sixth of all imports at a start, and the first requests of most clients
 need neither. So `broker.server` builds the coordinators when a request or a journal needs them.
@@ -25,10 +25,10 @@ from siltstone.storage.clock import Clock
 
 
 class Coordinators:
-    """Both coordinators (loop only). They are built after the topics are known.
+    """All coordinators (loop only). They are built after the topics are known.
 
     At first they refuse requests for groups and ids whose journals are not replayed yet;
-    `run_groups` and `run_transactions` replay them.
+    `run_groups`, `run_transactions` and `run_share_states` replay them.
     """
 
     def __init__(
@@ -43,9 +43,7 @@ class Coordinators:
         shared = (topics, settings, io, clock)
         self.groups = GroupCoordinator(*shared)
         self.consumer_groups = ConsumerGroups(self.groups)
-        self.share_states = ShareStates(
-            CoordinatorLog(SHARE_STATE_TOPIC, *shared), topics, settings, clock
-        )
+        self.share_states = ShareStates(CoordinatorLog(SHARE_STATE_TOPIC, *shared), *shared)
         self._replay = Replay(self.groups, self.consumer_groups)
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
@@ -84,14 +82,21 @@ class Coordinators:
         await self.transactions.load()
         await self.transactions.run()
 
+    async def run_share_states(self) -> None:
+        """Read the journal of queues back, then keep it short, until cancelled."""
+        await self.share_states.load()
+        await self.share_states.run()
+
     async def catch_up(self) -> None:
         """Do all work that is due now."""
         await self.groups.loaded.wait()
         await self.groups.fire_timers()
         await self._expire_offsets()
         await self.transactions.catch_up()
+        await self.share_states.catch_up()
 
     async def close(self) -> None:
         """Stop the timers."""
         await self.groups.close()
         await self.transactions.close()
+        await self.share_states.close()

@@ -66,7 +66,7 @@ from siltstone.config.layers import Layers
 from siltstone.config.listeners import AUTO, reachable, show_address
 from siltstone.config.server import ServerConfig
 from siltstone.config.tls import HTTP
-from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.protocol.names import INTERNAL_TOPICS
 from siltstone.storage import files
 from siltstone.storage.clock import Clock, ShiftedClock, give_way
 from siltstone.storage.directory.catalog import Catalog
@@ -103,7 +103,8 @@ COORDINATOR_MODULES = (
     "siltstone.broker.coordination.journal", "siltstone.broker.groups.classic.group",
     "siltstone.broker.groups.consumer.group", "siltstone.broker.groups.coordinator",
     "siltstone.broker.groups.consumer.all_groups", "siltstone.broker.transactions.markers",
-    "siltstone.broker.transactions.coordinator", "siltstone.broker.coordinators",
+    "siltstone.broker.transactions.coordinator", "siltstone.broker.share.states",
+    "siltstone.broker.coordinators",
 )  # fmt: skip
 """The modules of the coordinators, in pieces that take some milliseconds to import."""
 
@@ -292,7 +293,7 @@ class Broker:
             self.logs.cluster_id,
             self._services.identity.node_id,
         )
-        if {OFFSETS_TOPIC, TRANSACTIONS_TOPIC} & self.topics.topics.keys():
+        if INTERNAL_TOPICS & self.topics.topics.keys():
             # Most journals are small: wait a little, so that the first clients need not retry.
             with suppress(TimeoutError):
                 groups = self.coordinators.get().groups
@@ -537,7 +538,7 @@ class Broker:
     # Parts that are built after the start
 
     def _build_coordinators(self) -> Coordinators:
-        """Build both coordinators and start the replay of their journals; the topics are known."""
+        """Build the coordinators and start the replay of their journals; the topics are known."""
         from siltstone.broker.coordinators import Coordinators  # noqa: PLC0415
 
         coordinators = Coordinators(
@@ -545,6 +546,7 @@ class Broker:
         )
         self._tasks.start(coordinators.run_groups(), "groups")
         self._tasks.start(coordinators.run_transactions(), "transactions")
+        self._tasks.start(coordinators.run_share_states(), "queues")
         return coordinators
 
     def _build_telemetry(self) -> Telemetry:

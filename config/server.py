@@ -231,6 +231,10 @@ class ServerConfig:
         "How many bytes the committed offsets of all groups may have in memory, with those of open "
         "transactions. An offset takes 120, its topic 220, its group 350; metadata and the group's "
         "name come to that. New ones are refused beyond that; those that exist may change.")
+    share_states_max_bytes: int = long_limit_key(256 * 1024 * 1024,
+        "How many bytes the states of all queues may have in memory; the queue of a share group in "
+        "a partition takes 700, and 20 for each range of records that differ. What is new or more "
+        "is refused beyond that.")
     client_metrics_max_count: int = limit_key(100,
         "How many subscriptions to metrics of clients there may be (KIP-714); one more is refused. "
         "Each is held against each client that asks.")

@@ -1,8 +1,8 @@
 """FindCoordinator (10), versions 0-6: one node coordinates everything.
 
 v1 key types (KIP-98) · v4 several keys at once (KIP-699) · v5 retriable authorization errors · v6
-share groups (KIP-932), which are not served. If a broker lacks FindCoordinator, librdkafka assumes
-that it is older than 0.8.2, and never compresses with lz4.
+share groups (KIP-932): a key names a group, a topic id and a partition. If a broker lacks
+FindCoordinator, librdkafka assumes that it is older than 0.8.2, and never compresses with lz4.
 
 Differs from Kafka: the first answer names a coordinator that can serve, where Kafka first answers
 COORDINATOR_NOT_AVAILABLE.
@@ -20,6 +20,7 @@ from siltstone.broker.security.rights import (
     TRANSACTIONAL_ID,
 )
 from siltstone.broker.services import RequestContext
+from siltstone.broker.share.key import ShareKey
 from siltstone.protocol.errors import (
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -51,17 +52,18 @@ async def find(context: RequestContext, request: FindCoordinatorRequest) -> Find
     has_keys = context.version >= _FIRST_WITH_KEYS
     keys: Sequence[str] = request.coordinator_keys if has_keys else (request.key,)
     refused: Refused = {}
-    if context.rights is not None:
+    is_of_queues = request.key_type == _SHARE_GROUP and context.version >= _FIRST_WITH_SHARE_GROUPS
+    if context.rights is not None or is_of_queues:
         refused = await _find_refused(context, request.key_type, keys, share)
     if refused and len(refused) == len(keys):
         found = refused[0]
-    elif request.key_type not in {_GROUP, _TRANSACTION}:
+    elif request.key_type not in {_GROUP, _TRANSACTION} and not is_of_queues:
         kind = request.key_type
         found = _refusal(InvalidRequest(f"coordinators of type {kind} are not served"))
     else:
         services = context.services
-        is_group = request.key_type == _GROUP
-        journal = (services.groups() if is_group else services.transactions()).journal
+        owner: Any = services.share_states if is_of_queues else services.groups
+        journal = (services.transactions if request.key_type == _TRANSACTION else owner)().journal
         try:
             if not journal.is_created:
                 await journal.ensure_created()
@@ -93,7 +95,7 @@ def _name_us(context: RequestContext) -> Coordinator:
 async def _find_refused(
     context: RequestContext, key_type: int, keys: Sequence[str], share: LoopShare
 ) -> Refused:
-    """Return the refusals of keys that the client may not ask for, by their places."""
+    """Return the refusals of keys that the client may not ask for, or that name no queue."""
     refused: Refused = {}
     has_share_groups = context.version >= _FIRST_WITH_SHARE_GROUPS
     for place, key in enumerate(keys):
@@ -103,11 +105,22 @@ async def _find_refused(
         if key_type == _TRANSACTION and not context.may(DESCRIBE, TRANSACTIONAL_ID, key):
             refusal = TransactionalIdAuthorizationFailed()
         if has_share_groups and key_type == _SHARE_GROUP:
-            refusal = None if context.may(CLUSTER_ACTION, CLUSTER) else ClusterAuthorizationFailed()
+            refusal = _find_fault(context, key)
         if refusal is not None:
             refused[place] = _refusal(refusal)
         await share.rest()
     return refused
+
+
+def _find_fault(context: RequestContext, key: str) -> KafkaError | None:
+    """Return why a key names no queue, or not for this client."""
+    if not context.may(CLUSTER_ACTION, CLUSTER):
+        return ClusterAuthorizationFailed()
+    try:
+        ShareKey.parse(key)
+    except ValueError as error:
+        return InvalidRequest(str(error))
+    return None
 
 
 def _refusal(error: KafkaError) -> Coordinator:

@@ -34,6 +34,7 @@ class Limit(StrEnum):
     OFFSET_BYTES = "group.offsets.max.bytes"
     TRANSACTIONAL_IDS = "transactional.ids.max.count"
     TRANSACTION_BYTES = "transactional.ids.max.bytes"
+    SHARE_STATE_BYTES = "share.states.max.bytes"
     SUBSCRIPTIONS = "client.metrics.max.count"
     CONFIG_BYTES = "configs.max.bytes"
     SESSION_PARTITIONS = "fetch.session.partitions.max.count"
@@ -47,6 +48,7 @@ _WORDS: Final[Mapping[str, str]] = {
     Limit.OFFSET_BYTES: "bytes of committed offsets",
     Limit.TRANSACTIONAL_IDS: "transactional ids",
     Limit.TRANSACTION_BYTES: "bytes of transactional ids and their open transactions",
+    Limit.SHARE_STATE_BYTES: "bytes of states of queues",
     Limit.SUBSCRIPTIONS: "subscriptions to metrics of clients",
     Limit.CONFIG_BYTES: "bytes of settings of topics, groups and subscriptions",
 }

@@ -197,5 +197,6 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     72: (),
     74: (_cluster(_O.DESCRIBE_CONFIGS),),
     75: (_topics(_O.DESCRIBE, "topics.name"),),
+    **dict.fromkeys(range(83, 88), (_cluster(_O.CLUSTER_ACTION),)),  # of the persister
     94: (_cluster(_O.ALTER),),
 }

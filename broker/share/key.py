@@ -1,9 +1,9 @@
 """The name of a queue: a group and a partition of a topic (Kafka: SharePartitionKey)."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from siltstone.protocol.names import uuid_text
+from siltstone.protocol.names import parse_uuid, uuid_text
 
 
 class ShareKey(NamedTuple):
@@ -16,3 +16,19 @@ class ShareKey(NamedTuple):
     def __str__(self) -> str:
         """Return the text by which Kafka chooses the partition of ``__share_group_state``."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> "ShareKey":
+        """Return the queue that a text names, as FindCoordinator has it.
+
+        Raises:
+            ValueError: The text has not the form of a group, an id and a number with colons.
+        """
+        parts = text.rstrip(":").rsplit(":", 2)
+        if len(parts) < _PARTS or not parts[0].strip():
+            raise ValueError(f"{text!r} is no group, topic id and partition with colons")
+        group_id, topic_id, partition = parts
+        return cls(group_id, parse_uuid(topic_id), int(partition))
+
+
+_PARTS: Final = len(ShareKey._fields)

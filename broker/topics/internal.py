@@ -24,7 +24,8 @@ def preset_for(name: str, server: ServerConfig) -> Preset:
             partitions, codec = server.transaction_state_log_num_partitions, "uncompressed"
             segment_bytes = server.transaction_state_log_segment_bytes
         case names.SHARE_STATE_TOPIC:
-            kept = {"cleanup.policy": "delete", "retention.ms": "-1"}
+            kept = {"cleanup.policy": "delete", "compression.type": "producer"}
+            kept["retention.ms"] = "-1"
             size = str(server.share_coordinator_state_topic_segment_bytes)
             count = server.share_coordinator_state_topic_num_partitions
             return Preset(count, kept | {"segment.bytes": size})

@@ -116,6 +116,7 @@ class ServicesOnDisk:
             security=Security(self.paths[0], self.io, self.clock),
         )
         await both.transactions.load()
+        await both.share_states.load()
         return self
 
     async def close(self) -> None:
