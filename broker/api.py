@@ -160,6 +160,10 @@ APIS = (
         74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW
     ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
+    Api(
+        76, "ShareGroupHeartbeat", range(1, 2), "share_heartbeat.handle", max_elements=_SUBSCRIPTION
+    ),
+    Api(77, "ShareGroupDescribe", range(1, 2), "share_groups.describe"),
     _seldom(
         83, "InitializeShareGroupState", range(1), "share_state.initialize", max_elements=_CHANGES
     ),
@@ -169,6 +173,9 @@ APIS = (
     _seldom(
         87, "ReadShareGroupStateSummary", range(2), "share_state.summarize", max_elements=_CHANGES
     ),
+    _seldom(90, "DescribeShareGroupOffsets", range(2), "share_offsets.describe"),
+    _seldom(91, "AlterShareGroupOffsets", range(1), "share_offsets.alter", max_elements=_CHANGES),
+    _seldom(92, "DeleteShareGroupOffsets", range(1), "share_offsets.delete", max_elements=_CHANGES),
     _seldom(94, "UnregisterController", range(1), "unregistration.unregister_controller"),
 )
 

@@ -11,6 +11,7 @@ from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.replay import Replay
+from siltstone.broker.groups.share.all_groups import ShareGroups
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.share.states import ShareStates
@@ -44,7 +45,8 @@ class Coordinators:
         self.groups = GroupCoordinator(*shared)
         self.consumer_groups = ConsumerGroups(self.groups)
         self.share_states = ShareStates(CoordinatorLog(SHARE_STATE_TOPIC, *shared), *shared)
-        self._replay = Replay(self.groups, self.consumer_groups)
+        self.share_groups = ShareGroups(self.groups, self.share_states)
+        self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from siltstone.broker.coordinators import Coordinators
     from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
     from siltstone.broker.groups.coordinator import GroupCoordinator
+    from siltstone.broker.groups.share.all_groups import ShareGroups
     from siltstone.broker.share.states import ShareStates
     from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
@@ -83,6 +84,10 @@ class Services:
     def share_states(self) -> ShareStates:
         """Return the share coordinator; the first call builds all coordinators."""
         return self.coordinators.get().share_states
+
+    def share_groups(self) -> ShareGroups:
+        """Return the share groups; the first call builds all coordinators."""
+        return self.coordinators.get().share_groups
 
     def transactions(self) -> TransactionCoordinator:
         """Return the coordinator of transactions; the first call builds both coordinators."""

@@ -12,7 +12,7 @@ from typing import Any
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
-from siltstone.broker.groups.consumer.group import ConsumerGroup
+from siltstone.broker.groups.epoch_group import EpochGroup
 from siltstone.broker.groups.group import Group
 from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
@@ -264,7 +264,7 @@ class GroupCoordinator:
             raise
         return created
 
-    def write(self, group: Group | ConsumerGroup, rows: Sequence[Row]) -> None:
+    def write(self, group: Group | EpochGroup[Any], rows: Sequence[Row]) -> None:
         """Write records of a group into the journal, in batches that it can take.
 
         Raises:

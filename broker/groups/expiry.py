@@ -44,6 +44,8 @@ def expire(owner: GroupCoordinator) -> Iterator[None]:
 def expire_group(owner: GroupCoordinator, group: Group) -> bool:
     """Delete the expired offsets of one group; then the group, if nothing is left of it.
 
+    A share group has queues; it stays until a client deletes it.
+
     Returns:
         Whether the group is gone.
 
@@ -54,7 +56,7 @@ def expire_group(owner: GroupCoordinator, group: Group) -> bool:
     now_ms = owner.clock.now_ms()
     expired = list(_find_expired(owner, group, now_ms))
     offsets.expired_count += owner.delete_offsets(group, expired)
-    if not group.is_empty or group.group_id in offsets:
+    if not group.is_empty or group.group_id in offsets or group.type == "share":
         return False
     owner.delete(group)
     return True

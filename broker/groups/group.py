@@ -22,11 +22,11 @@ class GroupState(StrEnum):
 
 
 class Group(Protocol):
-    """A classic group or a consumer group; a check raises the `KafkaError` to answer with."""
+    """A group of any type; a check raises the `KafkaError` to answer with."""
 
     @property
     def type(self) -> str:
-        """The group's type as ListGroups names it: ``classic`` or ``consumer``."""
+        """The group's type as ListGroups names it: ``classic``, ``consumer`` or ``share``."""
 
     @property
     def group_id(self) -> str:

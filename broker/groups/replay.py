@@ -1,11 +1,12 @@
 """Reading the journal back: makes groups and offsets from the records of ``__consumer_offsets``."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.coordinator import GroupCoordinator
-from siltstone.protocol.coordinator import group_records
+from siltstone.broker.groups.share.all_groups import ShareGroups
+from siltstone.protocol.coordinator import group_records, headed
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from siltstone.protocol.records.journal import Entry, EntryKind
@@ -23,7 +24,9 @@ class Replay:
     expire.
     """
 
-    def __init__(self, owner: GroupCoordinator, others: ConsumerGroups) -> None:
+    def __init__(
+        self, owner: GroupCoordinator, others: Sequence[ConsumerGroups | ShareGroups]
+    ) -> None:
         self._owner = owner
         self._others = others
         # partition -> group id -> last value and its offset
@@ -68,7 +71,10 @@ class Replay:
                 else:
                     groups[group_id] = entry.offset, entry.value
             case _:
-                deleted = self._others.replay(partition, entry)
+                kind = headed.read_head(entry.key)
+                loadings = [each.loading for each in self._others]
+                fits = next((each for each in loadings if each.keys.has(kind)), loadings[0])
+                deleted = fits.apply(partition, entry)
                 if deleted is not None:
                     named.discard(deleted)
 
@@ -85,7 +91,8 @@ class Replay:
             group.restore(metadata)
             group.resume()
             yield
-        self._others.finish(partition)
+        for others in self._others:
+            others.finish(partition)
         for group_id in self._named.pop(partition, ()):
             if group_id not in owner.groups and not owner.offsets.topics(group_id):
                 owner.add_classic(group_id)

@@ -2,7 +2,7 @@
 
 DescribeGroups: v3 authorized operations (KIP-430) · v4 instance ids · v6 a code for a group that
 does not exist (KIP-1043). ListGroups: v4 states (KIP-518) · v5 types (KIP-848). DeleteGroups: v3 a
-message that only streams groups have. Groups of the consumer protocol are listed and deleted here,
+message that only streams groups have. Groups of the other protocols are listed and deleted here,
 and described elsewhere.
 
 Differs from Kafka: a group that is named twice is described once.
@@ -17,6 +17,7 @@ from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.classic.members import Member
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.group import GroupState
+from siltstone.broker.groups.share.all_groups import HostedShareGroup
 from siltstone.broker.handlers import authorized
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.security.rights import CLUSTER, DELETE, DESCRIBE, GROUP
@@ -125,7 +126,7 @@ async def delete(context: RequestContext, request: DeleteGroupsRequest) -> Delet
     journal = context.services.groups().journal
     results = []
     for group_id in dict.fromkeys(request.groups_names):
-        code = _delete(context, group_id)
+        code = await _delete(context, group_id, share)
         if due := journal.find_unwritten_of(group_id):
             code = await share.wait_for(_flush(journal, due, code))
         results.append(DeletableGroupResult(group_id, code))
@@ -142,7 +143,7 @@ async def _flush(journal: CoordinatorLog, due: dict[Log, None], code: ErrorCode)
     return code
 
 
-def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+async def _delete(context: RequestContext, group_id: str, share: LoopShare) -> ErrorCode:
     if not context.may(DELETE, GROUP, group_id):
         return errors.GroupAuthorizationFailed.code
     groups = context.services.groups()
@@ -152,6 +153,11 @@ def _delete(context: RequestContext, group_id: str) -> ErrorCode:
         if group is None:
             raise GroupIdNotFound
         group.check_delete()
+        if isinstance(group, HostedShareGroup):
+            await share.wait_for(context.services.share_groups().empty(group))
+            if groups.groups.get(group_id) is not group:
+                raise GroupIdNotFound
+            group.check_delete()
         groups.delete(group)
     except KafkaError as error:
         return error.code

@@ -197,6 +197,17 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     72: (),
     74: (_cluster(_O.DESCRIBE_CONFIGS),),
     75: (_topics(_O.DESCRIBE, "topics.name"),),
+    76: (*_READ_GROUP, Need(_O.DESCRIBE, _TOPIC, ("subscribed_topic_names",))),
+    77: (  # ShareGroupDescribe
+        _groups(_O.DESCRIBE, "group_ids"),
+        Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.ELEMENT, when="of all topics that are assigned"),
+    ),
     **dict.fromkeys(range(83, 88), (_cluster(_O.CLUSTER_ACTION),)),  # of the persister
+    90: (  # DescribeShareGroupOffsets
+        _groups(_O.DESCRIBE, "groups.group_id"),
+        _topics(_O.DESCRIBE, "groups.topics.topic_name"),
+    ),
+    91: (*_READ_GROUP, _topics(_O.READ, "topics.topic_name")),
+    92: (_group(_O.DELETE, "group_id"), _topics(_O.READ, "topics.topic_name")),
     94: (_cluster(_O.ALTER),),
 }

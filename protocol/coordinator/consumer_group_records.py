@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from siltstone.protocol.coordinator import headed
+from siltstone.protocol.coordinator.group_keys import GroupKey, GroupKeys
 from siltstone.protocol.messages import consumer_offsets as tables
 from siltstone.protocol.messages.consumer_offsets import (
     ClassicMemberMetadata,
@@ -40,7 +41,7 @@ from siltstone.protocol.messages.consumer_offsets import (
 from siltstone.protocol.parts import Buffer
 
 __all__ = [
-    "ConsumerGroupKey", "CurrentAssignment", "GroupMetadata", "LegacyPartitionMetadata",
+    "KEYS", "ConsumerGroupKey", "CurrentAssignment", "GroupMetadata", "LegacyPartitionMetadata",
     "MemberMetadata", "OwnedPartitions", "Partitions", "RecordType", "ResolvedRegex",
     "TargetMetadata", "Value", "classic_metadata", "decode_key", "decode_value", "encode_key",
     "encode_value",
@@ -68,12 +69,8 @@ class RecordType(IntEnum):
     REGULAR_EXPRESSION = 16
 
 
-class ConsumerGroupKey(NamedTuple):
-    """The subject of a record; ``name`` is the member id or expression, if the type has one."""
-
-    type: RecordType
-    group_id: str
-    name: str = ""
+ConsumerGroupKey: TypeAlias = GroupKey[RecordType]
+"""The subject of a record of a consumer group."""
 
 
 class CurrentAssignment(NamedTuple):
@@ -104,15 +101,18 @@ Value: TypeAlias = (
     | ResolvedRegex
 )
 
-_KEYS: Final = {
-    RecordType.METADATA: tables.CONSUMER_GROUP_METADATA_KEY,
-    RecordType.PARTITION_METADATA: tables.CONSUMER_GROUP_PARTITION_METADATA_KEY,
-    RecordType.MEMBER_METADATA: tables.CONSUMER_GROUP_MEMBER_METADATA_KEY,
-    RecordType.TARGET_METADATA: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
-    RecordType.TARGET_MEMBER: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
-    RecordType.CURRENT_ASSIGNMENT: tables.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
-    RecordType.REGULAR_EXPRESSION: tables.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
-}
+KEYS: Final = GroupKeys(
+    RecordType,
+    {
+        RecordType.METADATA: tables.CONSUMER_GROUP_METADATA_KEY,
+        RecordType.PARTITION_METADATA: tables.CONSUMER_GROUP_PARTITION_METADATA_KEY,
+        RecordType.MEMBER_METADATA: tables.CONSUMER_GROUP_MEMBER_METADATA_KEY,
+        RecordType.TARGET_METADATA: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY,
+        RecordType.TARGET_MEMBER: tables.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY,
+        RecordType.CURRENT_ASSIGNMENT: tables.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY,
+        RecordType.REGULAR_EXPRESSION: tables.CONSUMER_GROUP_REGULAR_EXPRESSION_KEY,
+    },
+)
 _VALUES: Final = {
     RecordType.METADATA: tables.CONSUMER_GROUP_METADATA_VALUE,
     RecordType.PARTITION_METADATA: tables.CONSUMER_GROUP_PARTITION_METADATA_VALUE,
@@ -123,6 +123,9 @@ _VALUES: Final = {
     RecordType.REGULAR_EXPRESSION: tables.CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
 }
 
+encode_key = KEYS.encode
+decode_key = KEYS.decode
+
 
 def classic_metadata(
     session_timeout_ms: int, protocols: Iterable[tuple[str, bytes]]
@@ -131,26 +134,6 @@ def classic_metadata(
     return ClassicMemberMetadata(
         session_timeout_ms, tuple(ClassicProtocol(*each) for each in protocols)
     )
-
-
-def encode_key(key: ConsumerGroupKey) -> bytes:
-    """Return the bytes of a key."""
-    message = _KEYS[key.type]
-    has_name = len(message.struct.__annotations__) > 1
-    return headed.write_key(message, (key.group_id, key.name) if has_name else (key.group_id,))
-
-
-def decode_key(key: Buffer) -> ConsumerGroupKey | None:
-    """Return the subject of a key; None if the key has another type.
-
-    Raises:
-        ProtocolError: the key is cut short, or a name is too long.
-    """
-    try:
-        kind = RecordType(headed.read_head(key))
-    except ValueError:
-        return None
-    return ConsumerGroupKey(kind, *headed.read_body(_KEYS[kind], 0, key))
 
 
 def encode_value(kind: RecordType, value: Value) -> bytes:

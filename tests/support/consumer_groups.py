@@ -10,7 +10,6 @@ import pytest
 
 from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.consumer.changes import Changes
-from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.heartbeat import (
     HeartbeatRequest,
@@ -26,6 +25,7 @@ from siltstone.broker.groups.consumer.regex_refresh import (
     take_matches,
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.member_bytes import MemberBytes
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator.consumer_group_records import (
@@ -130,7 +130,7 @@ class GroupInHand:
             changes.undo()
             raise
         finally:
-            changes.settle(self.deadlines, self.regexes)
+            changes.settle_all(self.deadlines, self.regexes)
         self.journal += changes.encode()
         return result
 

@@ -19,7 +19,6 @@ from siltstone.broker.groups.classic.group import ClassicGroup
 from siltstone.broker.groups.consumer import checks, classic
 from siltstone.broker.groups.consumer.changes import Changes, tombstones
 from siltstone.broker.groups.consumer.checks import PartitionCheck
-from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.heartbeat import (
     HeartbeatRequest,
@@ -44,19 +43,21 @@ from siltstone.broker.groups.consumer.regex_refresh import (
 )
 from siltstone.broker.groups.consumer.regexes import Regexes
 from siltstone.broker.groups.coordinator import GroupCoordinator
-from siltstone.broker.groups.member_bytes import GroupBytes, size_of_group
+from siltstone.broker.groups.deadlines import Deadline
+from siltstone.broker.groups.hosted import Hosted
+from siltstone.broker.groups.loading import Loading
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
+    KEYS,
     RecordType,
-    decode_key,
     decode_value,
 )
-from siltstone.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.names import uuid_text
-from siltstone.protocol.records.journal import Entry, Row
+from siltstone.protocol.records.journal import Row
 from siltstone.storage.randomness import random_uuid
 
 _logger = logging.getLogger(__name__)
@@ -67,14 +68,12 @@ _MATCHES_AT_A_TIME = 8
 """How many groups have their expressions matched at once: RE2 may take a megabyte for each."""
 _RETRY_MS = 500
 """When a missed deadline is tried again after a write that failed."""
-_SAID = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
-"""Bytes of members' requests, which may be refused; assignments are not: members would give up."""
 
 
-class HostedConsumerGroup:
+class HostedConsumerGroup(Hosted[ConsumerGroup]):
     """A `Group` of the consumer protocol (loop only).
 
-    ``machine`` is its state from the records. `join`, `sync`, `heartbeat` and `leave` are for
+    `join`, `sync`, `heartbeat` and `leave` are for
     members of the classic protocol; the host serves members of the consumer protocol. ``sees``
     comes from the last heartbeat.
     """
@@ -82,13 +81,8 @@ class HostedConsumerGroup:
     type: Final = "consumer"
 
     def __init__(self, machine: ConsumerGroup, groups: "ConsumerGroups") -> None:
-        self.machine = machine
-        self.group_id = machine.group_id
-        self.partition = machine.partition
+        super().__init__(machine, groups.coordinator, partial(groups.missed, self))
         self.sees: Callable[[str], bool] | None = None
-        self.deadlines = Deadlines(groups.coordinator.timers, partial(groups.missed, self))
-        self._bytes = GroupBytes(groups.coordinator.member_bytes)
-        self._own_bytes = 0
         self._groups = groups
 
     @property
@@ -100,21 +94,6 @@ class HostedConsumerGroup:
     def protocol_type(self) -> str:
         """The type of its members."""
         return self.machine.protocol_type
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no member is left."""
-        return self.machine.is_empty
-
-    def count_name(self) -> None:
-        """Count the memory that the group takes, with its name and its members."""
-        self._own_bytes = size_of_group(self.group_id)
-        self.count_bytes()
-
-    def count_bytes(self) -> None:
-        """Count the memory that the members take now."""
-        self._bytes.add(self._own_bytes + self.machine.size - self._bytes.size)
-        self._bytes.set_shares(self.machine.of_users)
 
     # The interface for the coordinator
 
@@ -152,20 +131,19 @@ class HostedConsumerGroup:
         """Return the time in ms since which an offset is unused; None if it is in use."""
         return None if self.is_subscribed_to(topic) else committed.commit_timestamp
 
-    def touch(self, member_id: str) -> None:
-        """Do nothing: a commit is no heartbeat in this protocol."""
-
     def tombstones(self) -> list[Row]:
         """Return the records that delete the group, without those of its offsets."""
         return tombstones(self.machine)
 
     def close(self, error: ErrorCode = ErrorCode.none) -> None:
         """Cancel all deadlines; requests of this protocol never wait."""
-        del error
-        self.deadlines.close()
+        super().close(error)
         for regex in self.machine.subscribers:
             self._groups.regexes.forget(regex, self.group_id)
-        self._bytes.close()
+
+    def settle(self, changes: Changes) -> None:
+        """Change what hangs on the records of a transition, when all is written or undone."""
+        changes.settle_all(self.deadlines, self._groups.regexes)
 
     # Members of the classic protocol
 
@@ -258,9 +236,9 @@ class HostedConsumerGroup:
             group = self._groups.become_classic(self, (), changes.encode())
         except BaseException:
             changes.undo()
-            changes.settle(self.deadlines, self._groups.regexes)
+            changes.settle_all(self.deadlines, self._groups.regexes)
             raise
-        changes.settle(None, self._groups.regexes)
+        changes.settle_all(None, self._groups.regexes)
         if must_rebalance:
             group.rebalance()
         return joining.answer()
@@ -290,7 +268,7 @@ class ConsumerGroups:
         self.regexes = Regexes(coordinator.member_bytes)
         self._matching: set[str] = set()  # groups whose expressions are being matched
         self._slots = asyncio.Semaphore(_MATCHES_AT_A_TIME)
-        self._loading: dict[int, dict[str, ConsumerGroup]] = {}
+        self.loading = Loading(ConsumerGroup, KEYS, decode_value, RecordType.METADATA)
 
     def get(self, group_id: str) -> HostedConsumerGroup:
         """Return a consumer group.
@@ -327,24 +305,7 @@ class ConsumerGroups:
         Raises:
             KafkaError: The transition is refused, or the journal did not take it.
         """
-        machine = group.machine
-        changes = Changes(machine, user)
-        before, share = machine.size, machine.of_users.get(user, 0)
-        try:
-            result = transition(changes)
-            if any(key.type in _SAID and value is not None for key, value in changes.records):
-                member_bytes = self.coordinator.member_bytes
-                member_bytes.check(machine.size - before)
-                member_bytes.check_share(machine.of_users.get(user, 0) - share, user)
-            if changes.records:
-                self.coordinator.write(group, changes.encode())
-        except BaseException:
-            changes.undo()
-            raise
-        finally:
-            changes.settle(group.deadlines, self.regexes)
-        group.count_bytes()
-        return result
+        return group.run(Changes(group.machine, user), transition)
 
     def run_and_match(
         self,
@@ -372,7 +333,7 @@ class ConsumerGroups:
         """
         group = self.coordinator.find(group_id)
         if not isinstance(group, HostedConsumerGroup):
-            if request.member_epoch == JOIN_EPOCH:
+            if request.member_epoch == JOIN_EPOCH and (group is None or group.type == "classic"):
                 return self._found(group_id, group, request)
             if group is None and not request.is_leaving:
                 raise group_errors.GroupIdNotFound(f"Consumer group {group_id} not found.")
@@ -473,11 +434,11 @@ class ConsumerGroups:
             self.coordinator.write(machine, rows + changes.encode())
         except BaseException:
             changes.undo()
-            changes.settle(None, self.regexes)
+            changes.settle_all(None, self.regexes)
             raise
         group = HostedConsumerGroup(machine, self)
         group.sees = request.sees
-        changes.settle(group.deadlines, self.regexes)
+        changes.settle_all(group.deadlines, self.regexes)
         self.coordinator.add(group)
         self._match_later(group, None, world)
         self._start_sessions(group, except_for=result.member_id)
@@ -557,31 +518,9 @@ class ConsumerGroups:
         found = await self.regexes.match(regex, self.image, share)
         return found if sees is None else frozenset(compress(found, await share.each(found, sees)))
 
-    # Reading the journal back
-
-    def replay(self, partition: int, entry: Entry) -> str | None:
-        """Apply a record, and return the id of a group that it deletes.
-
-        Raises:
-            ProtocolError: The record cannot be read, or a newer Kafka has written it.
-        """
-        key = decode_key(entry.key)
-        if key is None:
-            raise ProtocolError(f"a key of type {int.from_bytes(entry.key[:2])} is not known")
-        value = None if entry.value is None else decode_value(key.type, entry.value)
-        groups = self._loading.setdefault(partition, {})
-        group = groups.get(key.group_id)
-        if value is None and (group is None or key.type is RecordType.METADATA):
-            groups.pop(key.group_id, None)
-            return key.group_id if key.type is RecordType.METADATA else None
-        if group is None:
-            group = groups[key.group_id] = ConsumerGroup(key.group_id, partition)
-        group.apply(key, value)
-        return None
-
     def finish(self, partition: int) -> None:
         """Begin to serve the groups of a partition that was read to its end."""
-        for machine in self._loading.pop(partition, {}).values():
+        for machine in self.loading.take(partition):
             group = HostedConsumerGroup(machine, self)
             self.coordinator.add(group)
             self._start_sessions(group)

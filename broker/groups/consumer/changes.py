@@ -1,96 +1,47 @@
-"""The records of a transition of a consumer group: applied when they are put, undone on failure."""
+"""The records of a transition of a consumer group."""
 
-from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
+from typing import Any, ClassVar, Final
+
+from siltstone.broker.groups import changes
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.regexes import Regexes
+from siltstone.broker.groups.deadlines import Deadlines
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     RecordType,
-    Value,
     encode_key,
     encode_value,
 )
 from siltstone.protocol.records.journal import Row
 
+_SAID: Final = frozenset({RecordType.MEMBER_METADATA, RecordType.REGULAR_EXPRESSION})
 
-class Changes:
-    """The records of one transition, applied to the group as they are put.
 
-    The records go to the journal before any client sees the change. If the journal refuses them,
-    `undo` restores the group. When the outcome is certain, `settle` changes what is outside of the
-    group. ``user`` is the user that has sent the request, if a request began the transition.
-    """
+class Changes(changes.Changes[ConsumerGroup]):
+    """The records of one transition of a consumer group, and the expressions that it touches."""
 
-    __slots__ = ("_before", "_deadlines", "_regexes", "group", "records", "user")
+    __slots__ = ("_regexes",)
+
+    SAID: ClassVar = _SAID
 
     def __init__(self, group: ConsumerGroup, user: str = "") -> None:
-        self.group = group
-        self.user = user
-        self.records: list[tuple[ConsumerGroupKey, Value | None]] = []
-        self._before: list[tuple[ConsumerGroupKey, Value | None, str]] = []
-        self._deadlines: list[tuple[str, Deadline, int | None]] = []
+        super().__init__(group, user)
         self._regexes: set[str] = set()
-
-    def put(self, kind: RecordType, name: str, value: Value | None) -> None:
-        """Put a record of a member or an expression; the value None deletes it."""
-        key = ConsumerGroupKey(kind, self.group.group_id, name)
-        member = self.group.members.get(name)
-        user = "" if member is None else member.user
-        self._before.append((key, self.group.value_of(key), user))
-        self.records.append((key, value))
-        self.group.apply(key, value, self.user)
-
-    def put_group(self, kind: RecordType, value: Value | None) -> None:
-        """Put a record of the group itself; the value None deletes it."""
-        self.put(kind, "", value)
-
-    def start(self, member_id: str, deadline: Deadline, after_ms: int) -> None:
-        """Set a member's deadline once all is written; a session's deadline in any case."""
-        self._deadlines.append((member_id, deadline, after_ms))
-
-    def cancel(self, member_id: str, *kinds: Deadline) -> None:
-        """Cancel a member's deadlines of these kinds once the records are written."""
-        self._deadlines += [(member_id, kind, None) for kind in kinds]
 
     def note(self, regex: str) -> None:
         """Note that members begin or cease to subscribe to an expression."""
         self._regexes.add(regex)
 
-    def undo(self) -> None:
-        """Restore the group as it was before the first `put`.
-
-        An existing member is alive even if its request was refused, so its session begins again.
-        """
-        for key, value, user in reversed(self._before):
-            self.group.apply(key, value, user)
-        self.group.topics_seen = -1
-        self._deadlines = [
-            each
-            for each in self._deadlines
-            if each[1] is Deadline.SESSION and each[0] in self.group.members
-        ]
-
-    def settle(self, deadlines: Deadlines | None, regexes: Regexes) -> None:
-        """Start and cancel deadlines, and forget expressions that the group does not have.
-
-        Call this at the end, when all is written or undone. A new group that was refused has no
-        deadlines.
-        """
-        if deadlines is not None:
-            for member_id, deadline, after_ms in self._deadlines:
-                if after_ms is None:
-                    deadlines.cancel(member_id, deadline)
-                else:
-                    deadlines.start(member_id, deadline, after_ms)
+    def settle_all(self, deadlines: Deadlines | None, regexes: Regexes) -> None:
+        """Do as `settle` does, and forget expressions that the group does not have."""
+        self.settle(deadlines)
         for regex in self._regexes:
             regexes.settle(regex, self.group)
 
-    def encode(self) -> list[Row]:
-        """Return the records as keys and values for the log."""
-        return [
-            (encode_key(key), None if value is None else encode_value(key.type, value))
-            for key, value in self.records
-        ]
+    @staticmethod
+    def encode_row(key: ConsumerGroupKey, value: Any) -> Row:
+        """Return a record as a key and a value for the log."""
+        return encode_key(key), None if value is None else encode_value(key.type, value)
 
 
 def tombstones(group: ConsumerGroup) -> list[Row]:
@@ -105,4 +56,4 @@ def tombstones(group: ConsumerGroup) -> list[Row]:
         (RecordType.PARTITION_METADATA, ""),
         (RecordType.METADATA, ""),
     ]
-    return [(encode_key(ConsumerGroupKey(kind, group.group_id, name)), None) for kind, name in keys]
+    return Changes.tombstones(group, keys)

@@ -17,7 +17,6 @@ from siltstone.broker.groups.classic.messages import (
     own,
 )
 from siltstone.broker.groups.consumer.changes import Changes
-from siltstone.broker.groups.consumer.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member, MemberState
 from siltstone.broker.groups.consumer.membership import (
@@ -28,6 +27,7 @@ from siltstone.broker.groups.consumer.membership import (
 )
 from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.target import follow_epoch
+from siltstone.broker.groups.deadlines import Deadline, Deadlines
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.protocol.coordinator.consumer_group_records import MemberMetadata, classic_metadata
 from siltstone.protocol.coordinator.consumer_protocol import (

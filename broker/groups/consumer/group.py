@@ -6,12 +6,13 @@ later. The transitions are functions of the modules beside this one; each writes
 `broker.groups.consumer.changes`.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from sys import getsizeof
 from typing import Final
 from uuid import UUID
 
 from siltstone.broker.groups.consumer.member import GONE_ASSIGNMENT, Member
+from siltstone.broker.groups.epoch_group import DELETED_EPOCH, EpochGroup
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
@@ -20,65 +21,39 @@ from siltstone.protocol.coordinator.consumer_group_records import (
     LegacyPartitionMetadata,
     MemberMetadata,
     OwnedPartitions,
-    Partitions,
     RecordType,
     ResolvedRegex,
     TargetMetadata,
     Value,
 )
 from siltstone.protocol.coordinator.consumer_protocol import PROTOCOL_TYPE
-from siltstone.protocol.coordinator.group_errors import UnknownMemberId
 
-_NO_TARGET: Final[Mapping[UUID, frozenset[int]]] = {}
-_FIRST_EPOCH: Final = 1  # 0 is the epoch of a member that joins
-_DELETED_EPOCH: Final = -1
 _LEGACY: Final = LegacyPartitionMetadata()
 
-# The memory for a topic and for a partition of it: first in a target, then in a member's
-# assignment, where the group also knows the owner of each partition.
-_TARGET_BYTES: Final = (350, 100)
-_CURRENT_BYTES: Final = (600, 250)
 
-
-class ConsumerGroup:
+class ConsumerGroup(EpochGroup[Member]):
     """One group (loop only).
 
     Invariants: a partition has at most one owner, the member to which it is assigned or that has
-    yet to revoke it. The epochs of the group, of its target and of each member only rise; the epoch
-    of a member that leaves or joins again is the exception. ``topics_seen`` and ``topics_matched``
-    are the versions of the topics with which the group and its expressions were last compared. The
-    journal does not have these versions: after a start, the first heartbeat compares the topics
-    again. ``size`` is how many bytes the members, their assignments and the matches of their
-    expressions take in memory. ``of_users`` has the bytes of members, without assignments, by the
-    user that the member came from.
+    yet to revoke it. ``topics_matched`` is the version of the topics with which the group's
+    expressions were last compared. The journal does not have that version: after a start, the first
+    heartbeat compares the topics again.
     """
 
     __slots__ = (
-        "epoch", "group_id", "has_legacy_metadata", "members", "metadata_hash", "name_count",
-        "of_users", "owners", "partition", "regexes", "size", "static_members", "subscribers",
-        "target_epoch", "target_timestamp_ms", "targets", "topics_matched", "topics_seen",
+        "has_legacy_metadata", "owners", "regexes", "static_members", "subscribers",
+        "topics_matched",
     )  # fmt: skip
 
     protocol_type: Final = PROTOCOL_TYPE
 
     def __init__(self, group_id: str, partition: int) -> None:
-        self.group_id = group_id
-        self.partition = partition  # the partition of __consumer_offsets
-        self.epoch = _FIRST_EPOCH
-        self.metadata_hash = 0
-        self.target_epoch = _FIRST_EPOCH
-        self.target_timestamp_ms = 0
-        self.members: dict[str, Member] = {}
+        super().__init__(group_id, partition)
         self.static_members: dict[str, str] = {}
-        self.targets: dict[str, Partitions] = {}
         self.owners: dict[UUID, dict[int, str]] = {}
         self.regexes: dict[str, ResolvedRegex] = {}
         self.subscribers: dict[str, int] = {}  # how many members each expression has
-        self.size = 0
-        self.of_users: dict[str, int] = {}
-        self.name_count = 0  # how many names of topics all members' subscriptions have
         self.has_legacy_metadata = False
-        self.topics_seen = -1
         self.topics_matched = -1
 
     @property
@@ -92,32 +67,12 @@ class ConsumerGroup:
             return "Stable"
         return "Reconciling"
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether the group has no members."""
-        return not self.members
-
-    def get(self, member_id: str) -> Member:
-        """Return a member.
-
-        Raises:
-            UnknownMemberId: No member has that id.
-        """
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberId(f"Member {member_id} is not a member of group {self.group_id}.")
-        return member
-
     def find_static(self, instance_id: str | None) -> Member | None:
         """Return the member that has an instance id now."""
         if instance_id is None:
             return None
         member_id = self.static_members.get(instance_id)
         return None if member_id is None else self.members.get(member_id)
-
-    def target_of(self, member_id: str) -> Partitions:
-        """Return the target of a member."""
-        return self.targets.get(member_id, _NO_TARGET)
 
     def is_available(self, topic_id: UUID, partition: int, member_id: str) -> bool:
         """Tell whether no other member holds a partition."""
@@ -188,9 +143,7 @@ class ConsumerGroup:
             case None:
                 self._delete(key)
             case _:
-                self._forget_target(key.name)
-                self.targets[key.name] = value
-                self.size += _size_of(value, _TARGET_BYTES)
+                self.aim(key.name, value)
 
     def value_of(self, key: ConsumerGroupKey) -> Value | None:
         """Return the value with which `apply` would restore what the group has now."""
@@ -211,18 +164,15 @@ class ConsumerGroup:
             case RecordType.PARTITION_METADATA:
                 self.has_legacy_metadata = False
             case RecordType.MEMBER_METADATA:
-                member = self.members.pop(key.name, None)
+                member = self.drop(key.name)
                 if member is not None:
-                    self.name_count -= len(member.metadata.subscribed_topic_names)
-                    self.size -= member.size + _size_of_current(member.current)
-                    self._count_user(member, -1)
                     self._release(member.current, member.id)
                     self._forget_instance(member)
                     self._subscribe(member.regex, "")
             case RecordType.TARGET_METADATA:
-                self.target_epoch, self.target_timestamp_ms = _DELETED_EPOCH, 0
+                self.target_epoch, self.target_timestamp_ms = DELETED_EPOCH, 0
             case RecordType.TARGET_MEMBER:
-                self._forget_target(key.name)
+                self.aim(key.name, None)
             case RecordType.CURRENT_ASSIGNMENT:
                 member = self.members.get(key.name)
                 if member is not None:
@@ -233,19 +183,7 @@ class ConsumerGroup:
                 pass  # the caller drops the group
 
     def _put(self, before: Member, after: Member) -> None:
-        known = self.members.get(after.id)
-        if known is None or known.metadata is not after.metadata:
-            self.size += after.size - (0 if known is None else known.size)
-            self._count_user(after, 1)
-            if known is not None:
-                self._count_user(known, -1)
-            self.name_count += len(after.metadata.subscribed_topic_names)
-            if known is not None:
-                self.name_count -= len(known.metadata.subscribed_topic_names)
-        if known is None or known.current is not after.current:
-            self.size += _size_of_current(after.current)
-            self.size -= 0 if known is None else _size_of_current(known.current)
-        self.members[after.id] = after
+        self.keep(after)
         if before.current is not after.current:
             self._release(before.current, after.id)
             self._take(after.current.assigned, after.id)
@@ -255,25 +193,6 @@ class ConsumerGroup:
             self._forget_instance(before)
         if after.metadata.instance_id is not None:
             self.static_members[after.metadata.instance_id] = after.id
-
-    def claim(self, member_id: str, user: str) -> None:
-        """Note the user of a member that was read from the journal."""
-        member = self.members.get(member_id)
-        if user and member is not None and not member.user:
-            self.members[member_id] = member = member._replace(user=user)
-            self._count_user(member, 1)
-
-    def _count_user(self, member: Member, sign: int) -> None:
-        if member.user:
-            size = self.of_users.get(member.user, 0) + sign * member.size
-            self.of_users[member.user] = size
-            if not size:
-                del self.of_users[member.user]
-
-    def _forget_target(self, member_id: str) -> None:
-        target = self.targets.pop(member_id, None)
-        if target is not None:
-            self.size -= _size_of(target, _TARGET_BYTES)
 
     def _forget_regex(self, regex: str) -> None:
         resolved = self.regexes.pop(regex, None)
@@ -310,13 +229,3 @@ class ConsumerGroup:
                         del owners[partition]
                 if not owners:
                     self.owners.pop(topic_id, None)
-
-
-def _size_of(topics: Mapping[UUID, Collection[int]], costs: tuple[int, int]) -> int:
-    """Return how many bytes partitions take; ``costs`` are those for a topic and a partition."""
-    topic_bytes, partition_bytes = costs
-    return len(topics) * topic_bytes + sum(map(len, topics.values())) * partition_bytes
-
-
-def _size_of_current(current: CurrentAssignment) -> int:
-    return _size_of(current.assigned, _CURRENT_BYTES) + _size_of(current.revoking, _CURRENT_BYTES)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from siltstone.broker.groups.consumer import membership
 from siltstone.broker.groups.consumer.changes import Changes
-from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -17,6 +16,7 @@ from siltstone.broker.groups.consumer.member import (
     Member,
 )
 from siltstone.broker.groups.consumer.policy import World
+from siltstone.broker.groups.deadlines import Deadline
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     MemberMetadata,

@@ -3,6 +3,7 @@
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from siltstone.broker.groups.epoch_group import size_of
 from siltstone.broker.groups.member_bytes import EACH_BYTES, bytes_of
 from siltstone.protocol.coordinator.consumer_group_records import CurrentAssignment, MemberMetadata
 from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
@@ -10,6 +11,10 @@ from siltstone.protocol.messages.consumer_offsets import ClassicMemberMetadata
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
 JOIN_EPOCH: Final = 0
+
+
+_CURRENT_BYTES: Final = (600, 250)
+"""The memory for a topic of an assignment and for a partition of it."""
 
 
 class MemberState(IntEnum):
@@ -89,6 +94,12 @@ class Member(NamedTuple):
         if self.classic is not None:
             size += sum(map(bytes_of, self.classic.supported_protocols))
         return size
+
+    @property
+    def assigned_size(self) -> int:
+        """How many bytes its assignment takes, for which the group also knows the owners."""
+        current = self.current
+        return sum(size_of(each, _CURRENT_BYTES) for each in (current.assigned, current.revoking))
 
     def is_reconciled(self, target_epoch: int) -> bool:
         """Tell whether the member has all of the target assignment and nothing else."""

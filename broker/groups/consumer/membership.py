@@ -5,27 +5,21 @@ the changes.
 """
 
 from collections.abc import Iterable
-from typing import Final
 
 from siltstone.broker.groups.consumer.changes import Changes
-from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.group import ConsumerGroup
 from siltstone.broker.groups.consumer.member import Member, MemberState
 from siltstone.broker.groups.consumer.policy import World
 from siltstone.broker.groups.consumer.reconcile import Goal, reconcile
 from siltstone.broker.groups.consumer.target import bump_epoch, follow_epoch, follow_topics
+from siltstone.broker.groups.deadlines import Deadline
+from siltstone.broker.groups.epoch_group import MAX_NAMES
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.consumer_group_records import (
     MemberMetadata,
     Partitions,
     RecordType,
 )
-
-MAX_NAMES: Final = 200_000
-"""How many topics the members of a group may name, all together: others wait while it is assigned.
-
-A thousand members may name two hundred each. Topics that an expression matches do not count.
-"""
 
 
 def check_room(group: ConsumerGroup, member_id: str, world: World) -> None:

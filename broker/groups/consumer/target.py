@@ -52,7 +52,9 @@ def bump_epoch(changes: Changes, world: World) -> None:
 def follow_epoch(changes: Changes, world: World) -> None:
     """Compute the target assignment for the group's epoch, if it is due."""
     group = changes.group
-    if group.target_epoch >= group.epoch or not _may_assign(group, world):
+    if group.target_epoch >= group.epoch or not group.may_assign(
+        world.now_ms, world.policy.assignment_interval_ms
+    ):
         return
     alike: dict[tuple[str, Sequence[str]], frozenset[UUID]] = {}
     specs = {}
@@ -79,13 +81,6 @@ def preferred_assignor(group: ConsumerGroup, assignors: tuple[str, ...]) -> str:
     """Return the assignor that most members ask for, or the default if no member asks for one."""
     asked = [member.metadata.server_assignor for member in group.members.values()]
     return max(assignors, key=asked.count) if asked else assignors[0]
-
-
-def _may_assign(group: ConsumerGroup, world: World) -> bool:
-    """Tell whether a new target is due: the last is old enough, missing, or of unknown time."""
-    interval = world.policy.assignment_interval_ms
-    last = group.target_timestamp_ms
-    return not last or not interval or world.now_ms >= last + interval
 
 
 def _hash(group: ConsumerGroup, image: TopicImage) -> int:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from siltstone.broker.groups.consumer.deadlines import Deadline
 from siltstone.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from siltstone.broker.groups.consumer.member import MemberState
+from siltstone.broker.groups.deadlines import Deadline
 from siltstone.protocol.coordinator.consumer_group_records import (
     ConsumerGroupKey,
     LegacyPartitionMetadata,

@@ -186,7 +186,7 @@ class Lives(RuleBasedStateMachine):
         except (*LOST, UnreleasedInstanceId):
             pass
         changes.undo()
-        changes.settle(self.hand.deadlines, self.hand.regexes)
+        changes.settle_all(self.hand.deadlines, self.hand.regexes)
 
         assert self.hand.group.members == before.members
         assert self.hand.group.owners == before.owners

@@ -1,4 +1,4 @@
-"""The deadlines of the members of a consumer group."""
+"""The deadlines of the members of a group whose members have epochs (KIP-848, KIP-932)."""
 
 from collections.abc import Callable
 from enum import Enum
