@@ -14,6 +14,7 @@ from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.share.all_groups import ShareGroups
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.share.dead_letters import DeadLetters
 from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.registry import TopicRegistry
@@ -46,6 +47,7 @@ class Coordinators:
         self.consumer_groups = ConsumerGroups(self.groups)
         self.share_states = ShareStates(CoordinatorLog(SHARE_STATE_TOPIC, *shared), *shared)
         self.share_groups = ShareGroups(self.groups, self.share_states)
+        self.dead_letters = DeadLetters(topics, settings, features, io, clock)
         self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
@@ -101,4 +103,5 @@ class Coordinators:
         """Stop the timers."""
         await self.groups.close()
         await self.transactions.close()
+        await self.dead_letters.close()
         await self.share_states.close()

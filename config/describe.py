@@ -8,7 +8,7 @@ set.
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import dropwhile
+from itertools import chain, dropwhile
 from typing import Any, NamedTuple
 
 from siltstone.config.errors import ConfigError
@@ -83,7 +83,8 @@ def _topic_defaults(layers: Layers) -> dict[str, ConfigRow]:
     rows = {}
     for name, setting in TOPIC.items():
         value = text_of(setting.kind, getattr(config, setting.attribute))
-        synonyms = broker_synonyms(layers, setting.synonyms[0])
+        first = setting.synonyms[:1]
+        synonyms = tuple(chain.from_iterable(broker_synonyms(layers, each) for each in first))
         where = _where(layers, setting.synonyms)
         rows[name] = make_row(setting, value, synonyms, where)
     for name, known in known_settings("topic").items():

@@ -87,7 +87,7 @@ def _hint_for_topic(name: str) -> str:
 
 
 def _hint_for_broker(name: str) -> str:
-    if name in TOPIC:
+    if name in TOPIC and TOPIC[name].synonyms:
         return f"for all topics it is called {TOPIC[name].synonyms[0]}"
     return did_you_mean(name, (*BROKER, *known_settings("broker")))
 

@@ -476,6 +476,13 @@ class ServerConfig:
     group_share_max_partition_max_record_locks: int = key(4000,
         "The most that share.partition.max.record.locks of a group may be.",
         check=between(2000, 10_000))
+    errors_deadletterqueue_auto_create_topics_enable: bool = key(False,
+        "Whether the topic that a share group names for its dead letters is created when the first "
+        "one is written.",
+        dynamic=True)
+    errors_deadletterqueue_topic_name_prefix: str = key("dlq.",
+        "How the names of topics for dead letters have to begin. Empty: as they like.",
+        dynamic=True)
     share_coordinator_state_topic_num_partitions: int = key(50,
         "How many partitions __share_group_state gets when it is made; not changed later.",
         check=at_least(1))

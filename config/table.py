@@ -30,7 +30,7 @@ def topic_value(name: str, value: Any) -> Any:
 
 
 def _topic_synonyms(setting: Setting) -> Iterator[Setting]:
-    last = setting.synonyms[-1]
+    last = setting.synonyms[-1:]
     for name in setting.synonyms:
         scale = unit(name)
         words = f"Where a topic does not set {setting.name}. {setting.documentation}"
@@ -38,7 +38,7 @@ def _topic_synonyms(setting: Setting) -> Iterator[Setting]:
             name=name,
             attribute="",
             kind=setting.kind if scale == 1 else Kind.INT,
-            default=_scaled(setting.default, scale) if name == last else None,
+            default=_scaled(setting.default, scale) if name in last else None,
             documentation=words if scale == 1 else f"{words} In {name.rpartition('.')[2]}.",
             check=setting.synonym_check,
             advice=setting.advice,

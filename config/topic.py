@@ -45,6 +45,9 @@ class TopicConfig:
         "How long a compacted topic keeps tombstones and transaction markers, so that a reader "
         "from the start still sees the deletes.",
         check=keys.at_least(0), server="log.cleaner.delete.retention.ms")
+    errors_deadletterqueue_group_enable: bool = keys.key(False,
+        "Whether share groups may write their dead letters to this topic (KIP-1191). No setting of "
+        "the broker gives the default.")
     file_delete_delay_ms: int = keys.long_key(60_000,
         "How long a file lives on after it was renamed to .deleted, for readers that are in it.",
         check=keys.at_least(0), server="log.segment.delete.delay.ms")
