@@ -164,6 +164,8 @@ APIS = (
         76, "ShareGroupHeartbeat", range(1, 2), "share_heartbeat.handle", max_elements=_SUBSCRIPTION
     ),
     Api(77, "ShareGroupDescribe", range(1, 2), "share_groups.describe"),
+    Api(78, "ShareFetch", range(1, 3), "share_fetch.handle"),
+    Api(79, "ShareAcknowledge", range(1, 3), "share_acknowledge.handle"),
     _seldom(
         83, "InitializeShareGroupState", range(1), "share_state.initialize", max_elements=_CHANGES
     ),

@@ -8,7 +8,7 @@ from siltstone.config.listeners import AUTO
 from siltstone.protocol.names import CLUSTER_NAME
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
     from typing import Generic, Protocol, TypeVar
 
     from siltstone.broker.process.request_stats import RequestStats
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         def find_login(self) -> Login | None: ...
         def note_software(self, name: str, version: str) -> None: ...
         def note_refused_handshake(self, reason: str) -> None: ...
+        def at_end(self, name: str, action: Callable[[], None]) -> None: ...
 
 
 @cython.final

@@ -15,6 +15,7 @@ from siltstone.broker.groups.share.all_groups import ShareGroups
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.share.dead_letters import DeadLetters
+from siltstone.broker.share.partitions import SharePartitions
 from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.registry import TopicRegistry
@@ -49,6 +50,9 @@ class Coordinators:
         self.share_groups = ShareGroups(self.groups, self.share_states)
         self.dead_letters = DeadLetters(topics, settings, features, io, clock)
         self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
+        self.share_partitions = SharePartitions(
+            self.share_states, topics, settings, self.groups.timers, io, clock
+        )
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),
@@ -101,6 +105,7 @@ class Coordinators:
 
     async def close(self) -> None:
         """Stop the timers."""
+        self.share_partitions.close()
         await self.groups.close()
         await self.transactions.close()
         await self.dead_letters.close()

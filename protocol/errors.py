@@ -306,6 +306,8 @@ class FencedLeaderEpoch(KafkaError, code=ErrorCode.fenced_leader_epoch):
     """The leader epoch of the client is older than that of the partition."""
 class UnknownLeaderEpoch(KafkaError, code=ErrorCode.unknown_leader_epoch):
     """The leader epoch of the client is newer than that of the partition."""
+class OffsetNotAvailable(KafkaError, code=ErrorCode.offset_not_available):
+    """No record is as young as that; ask again when newer ones have come."""
 class UnsupportedCompressionType(KafkaError, code=ErrorCode.unsupported_compression_type):
     """The version of the request is too old for this compression type."""
 class ElectionNotNeeded(KafkaError, code=ErrorCode.election_not_needed):

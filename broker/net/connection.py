@@ -84,8 +84,8 @@ class Connection(Turn):
     """
 
     __slots__ = (
-        "_buffers", "_closing", "_is_unread", "_muted", "_reading", "_throttled", "caller", "host",
-        "listener", "login", "peer", "principal", "services", "software",
+        "_at_end", "_buffers", "_closing", "_is_unread", "_muted", "_reading", "_throttled",
+        "caller", "host", "listener", "login", "peer", "principal", "services", "software",
     )  # fmt: skip
 
     _channel: PlainChannel | TlsChannel
@@ -122,6 +122,7 @@ class Connection(Turn):
             self._gate = self.login = listener.logins.begin(listener.dispatcher)
             self._limit = listener.logins.mechanisms.max_receive_bytes
         self._buffers = listener.buffers
+        self._at_end: dict[str, Callable[[], None]] = {}
         self._closing = False
         self._is_unread = False
         self._muted: asyncio.TimerHandle | None = None
@@ -262,6 +263,8 @@ class Connection(Turn):
         self._buffers.forget(self)
         self._buffers.unread.forget(self)
         self.listener.forget(self)
+        for action in self._at_end.values():
+            self._loop.call_soon(action)
         if fault is not None:
             self.listener.note_closed(self, fault)
         else:
@@ -271,6 +274,10 @@ class Connection(Turn):
                 self.client_id,
                 self.received,
             )
+
+    def at_end(self, name: str, action: Callable[[], None]) -> None:
+        """Run an action soon after this connection has closed; it replaces one of that name."""
+        self._at_end[name] = action
 
     def note_reset(self) -> None:
         """Close, but first serve the bytes that came before the peer reset the connection."""

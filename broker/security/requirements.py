@@ -202,6 +202,8 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
         _groups(_O.DESCRIBE, "group_ids"),
         Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.ELEMENT, when="of all topics that are assigned"),
     ),
+    78: (*_READ_GROUP, _topics(_O.READ, when="of the partitions that it reads")),
+    79: (*_READ_GROUP, _topics(_O.READ, when="of the partitions that it names")),
     **dict.fromkeys(range(83, 88), (_cluster(_O.CLUSTER_ACTION),)),  # of the persister
     90: (  # DescribeShareGroupOffsets
         _groups(_O.DESCRIBE, "groups.group_id"),

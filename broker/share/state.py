@@ -23,6 +23,7 @@ class DeliveryState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
+    ARCHIVING = 3  # on the way to the dead letters
     ARCHIVED = 4
 
 
