@@ -83,6 +83,8 @@ async def _describe(
             elif topic is None:
                 rows = [_row(each) for each in indexes]
                 unknown.append(DescribeShareGroupOffsetsResponseTopic(name, NO_ID, rows))
+            elif not group_id:
+                raise errors.UnknownServerError  # as Kafka's persister refuses it
             else:
                 rows = []
                 for index in indexes:

@@ -1,6 +1,7 @@
 """Share groups: requests in every state of a group are answered as Apache Kafka answers them."""
 
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -100,21 +101,28 @@ class Scene:
 
     def prepare(self) -> None:
         """Make topics, a group of each other type, and wait for the coordinator."""
-        topics = [
+        topics: Any = [
             {"name": name, "num_partitions": count, "replication_factor": 1}
             for name, count in TOPICS.items()
         ]
-        self.asker.ask("CreateTopics", 7, {"topics": topics, "timeout_ms": 9_000})
+        told = self.asker.ask("CreateTopics", 7, {"topics": topics, "timeout_ms": 9_000})
+        for row in sorted(told["topics"], key=itemgetter("name")):
+            for reading in (self.codes, self.sentences):
+                reading.read(row["topic_id"], "topic_id")
         self.wait("FindCoordinator", 6, {"key_type": 0, "coordinator_keys": ["x"]}, "coordinators")
         partition = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}
-        commit = {"group_id": CLASSIC, "generation_id_or_member_epoch": -1}
+        commit: dict[str, Any] = {"group_id": CLASSIC, "generation_id_or_member_epoch": -1}
         commit |= {"topics": [{"name": "a", "partitions": [partition]}]}
         wait_until(
             lambda: self.asker.ask("OffsetCommit", 9, commit)["topics"][0]["partitions"][0],
             "a committed offset",
             lambda row: not row["error_code"],
         )
-        joining = {"group_id": CONSUMER, "member_id": "k", "rebalance_timeout_ms": 60_000}
+        joining: dict[str, Any] = {
+            "group_id": CONSUMER,
+            "member_id": "k",
+            "rebalance_timeout_ms": 60_000,
+        }
         joining |= {"subscribed_topic_names": ["a"], "topic_partitions": []}
         assert not self.asker.ask("ConsumerGroupHeartbeat", 1, joining)["error_code"]
 
@@ -144,7 +152,7 @@ class Scene:
         return {member["member_id"]: member for member in group["members"]}
 
     def leave(self, *members: str) -> None:
-        """Let members leave, those that are there."""
+        """Let members leave, those that are members."""
         for member in members:
             if member in self.members():
                 assert not self.beat(member, -1)[1]["error_code"]
@@ -177,7 +185,10 @@ class Scene:
         for states in ((), ("Stable",), ("empty",), ("Dead",)):
             for types in ((), ("share",), ("SHARE", "classic"), ("consumer",)):
                 yield self.ask("ListGroups", 5, states_filter=states, types_filter=types)
-        some = [{"topic_name": name, "partitions": [0, 1, 5]} for name in ("a", "b", "no.such")]
+        some = [
+            {"topic_name": name, "partitions": [*range(count)]}  # Kafka is slow to find no more
+            for name, count in (TOPICS | {"no.such": 2}).items()
+        ]
         for version in (0, 1):
             for group in GROUPS:
                 for topics in (None, [], some):
@@ -185,17 +196,17 @@ class Scene:
                     yield self.ask("DescribeShareGroupOffsets", version, groups=wanted)
         for version in (7, 9, 10):
             topics = [{"name": "a", "topic_id": NO_ID, "partition_indexes": [0]}]
-            wanted = {"group_id": SHARED, "topics": topics}
+            fetched: dict[str, Any] = {"group_id": SHARED, "topics": topics}
             if version == 7:
-                yield self.ask("OffsetFetch", version, **wanted)
+                yield self.ask("OffsetFetch", version, **fetched)
             else:
-                yield self.ask("OffsetFetch", version, groups=[wanted | {"topics": None}])
+                yield self.ask("OffsetFetch", version, groups=[fetched | {"topics": None}])
 
     def other_protocols(self) -> Iterator[tuple[str, Any]]:
         """Requests of the other types of groups."""
         of_group = {"group_id": SHARED}
         for member in ("", "m"):
-            joining = {
+            joining: dict[str, Any] = {
                 "member_id": member,
                 "session_timeout_ms": 30_000,
                 "protocol_type": "consumer",
@@ -223,9 +234,13 @@ class Scene:
         yield self.ask("LeaveGroup", 2, **of_group | {"member_id": "m"})
         yield self.ask("LeaveGroup", 5, **of_group | {"members": [{"member_id": "m"}]})
         for epoch in (0, 1, -1):
-            said = {"member_id": "x", "member_epoch": epoch, "rebalance_timeout_ms": 60_000}
-            said |= {"subscribed_topic_names": ["a"], "topic_partitions": []}
-            yield self.ask("ConsumerGroupHeartbeat", 1, **of_group | said)
+            heartbeat: dict[str, Any] = {
+                "member_id": "x",
+                "member_epoch": epoch,
+                "rebalance_timeout_ms": 60_000,
+            }
+            heartbeat |= {"subscribed_topic_names": ["a"], "topic_partitions": []}
+            yield self.ask("ConsumerGroupHeartbeat", 1, **of_group | heartbeat)
         topics = [{"name": "a", "partitions": [{"partition_index": 0}]}]
         yield self.ask("OffsetDelete", 0, **of_group | {"topics": topics})
 

@@ -27,8 +27,8 @@ MASKED: Final = frozenset({
 })  # fmt: skip
 """A broker's own, a sentence, or a time."""
 ORDER: Final = (
-    "index", "partition_index", "partition", "partition_id", "name", "topic", "topic_id",
-    "resource_type", "resource_name", "entity_type", "mechanism", "user", "group_id",
+    "index", "partition_index", "partition", "partition_id", "name", "topic", "topic_name",
+    "topic_id", "resource_type", "resource_name", "entity_type", "mechanism", "user", "group_id",
     "transactional_id", "producer_id", "key", "api_key", "member_id",
 )  # fmt: skip
 """By these rows are sorted: Kafka takes some out of hash maps."""

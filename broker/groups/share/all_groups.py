@@ -96,13 +96,8 @@ class HostedShareGroup(Hosted[ShareGroup]):
         raise group_errors.UnknownMemberId
 
     def leave(self, leaving: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Refuse classic members.
-
-        Raises:
-            UnknownMemberId: Always.
-        """
-        del leaving
-        raise group_errors.UnknownMemberId
+        """Refuse classic members: none of them is in this group."""
+        return [ErrorCode.unknown_member_id] * len(leaving)
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, version: int | None

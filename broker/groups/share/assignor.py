@@ -64,12 +64,16 @@ def _share(
     chosen: dict[str, set[_Place]] = {}
     for number, member in enumerate(members):
         most = _ceil(total, number + 1, len(members)) - _ceil(total, number, len(members))
-        kept = chosen[member] = set()
-        for place in held[member]:
-            if len(kept) < most and free.get(place):
-                kept.add(place)
-                free[place] -= 1
-        room[member] = most - len(kept)
+        known = [place for place in held[member] if place in free]
+        chosen[member] = set(known[max(0, len(known) - most) :])
+        room[member] = most - len(chosen[member])
+        for place in chosen[member]:
+            free[place] -= 1
+    for member in members:  # as in Kafka the first ones give up what too many have
+        for place in [each for each in held[member] if each in chosen[member] and free[each] < 0]:
+            chosen[member].discard(place)
+            free[place] += 1
+            room[member] += 1
     waiting = deque(member for member in members if room[member])
     for place in places:
         for _ in range(len(waiting)):

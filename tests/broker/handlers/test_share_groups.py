@@ -24,6 +24,7 @@ from siltstone.protocol.messages.delete_share_group_offsets import (
 from siltstone.protocol.messages.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
 )
 from siltstone.protocol.messages.list_groups import ListGroupsRequest
 from siltstone.protocol.messages.share_group_describe import ShareGroupDescribeRequest
@@ -56,7 +57,8 @@ async def join(home: ServicesOnDisk, *names: str) -> Any:
 
 async def offsets(home: ServicesOnDisk, *topics: tuple[str, tuple[int, ...]]) -> Any:
     """Return the offsets of the group, of all partitions or of these."""
-    group = DescribeShareGroupOffsetsRequestGroup("g", topics or None)
+    wanted = [DescribeShareGroupOffsetsRequestTopic(*each) for each in topics] or None
+    group = DescribeShareGroupOffsetsRequestGroup("g", wanted)
     [told] = (await ask(home, OFFSETS, DescribeShareGroupOffsetsRequest([group]))).groups
     assert told.error_code is ErrorCode.none
     return {
