@@ -4,7 +4,10 @@ Their modules would be a sixth of all imports at a start, and the first requests
 need neither. So `broker.server` builds the coordinators when a request or a journal needs them.
 """
 
+from __future__ import annotations
+
 import asyncio
+from typing import TYPE_CHECKING
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
@@ -12,9 +15,9 @@ from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.share.all_groups import ShareGroups
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
-from siltstone.broker.share.dead_letters import DeadLetters
 from siltstone.broker.share.partitions import SharePartitions
 from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.features import Features
@@ -25,6 +28,9 @@ from siltstone.broker.transactions.markers import MarkerWriter
 from siltstone.broker.transactions.producer_ids import ProducerIds
 from siltstone.protocol.names import SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC
 from siltstone.storage.clock import Clock
+
+if TYPE_CHECKING:
+    from siltstone.broker.share.dead_letters import DeadLetters
 
 
 class Coordinators:
@@ -48,7 +54,7 @@ class Coordinators:
         self.consumer_groups = ConsumerGroups(self.groups)
         self.share_states = ShareStates(CoordinatorLog(SHARE_STATE_TOPIC, *shared), *shared)
         self.share_groups = ShareGroups(self.groups, self.share_states)
-        self.dead_letters = DeadLetters(topics, settings, features, io, clock)
+        self.dead_letters = OnFirstUse(lambda: _make_dead_letters(*shared, features))
         self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self.share_partitions = SharePartitions(
             self.share_states, topics, settings, self.groups.timers, io, clock
@@ -108,5 +114,14 @@ class Coordinators:
         self.share_partitions.close()
         await self.groups.close()
         await self.transactions.close()
-        await self.dead_letters.close()
+        if self.dead_letters.built is not None:
+            await self.dead_letters.built.close()
         await self.share_states.close()
+
+
+def _make_dead_letters(
+    topics: TopicRegistry, settings: BrokerSettings, io: IoThreads, clock: Clock, features: Features
+) -> DeadLetters:
+    from siltstone.broker.share.dead_letters import DeadLetters  # noqa: PLC0415 - few groups have any
+
+    return DeadLetters(topics, settings, features, io, clock)

@@ -1,4 +1,4 @@
-"""The meaning of records of ``__consumer_offsets`` and ``__transaction_state``, for dumps."""
+"""The meaning of the records of internal topics, for dumps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from siltstone.broker.share.state import DeliveryState
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator import consumer_group_records as consumer_records
-from siltstone.protocol.coordinator import group_records, transaction_records
+from siltstone.protocol.coordinator import group_records, share_state_records, transaction_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey
-from siltstone.protocol.names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from siltstone.protocol.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, uuid_text
 from siltstone.storage.dump.line import plain
 
 if TYPE_CHECKING:
@@ -34,7 +35,11 @@ def find_reader(topic: str) -> Callable[[bytes, bytes | None], Facts | None] | N
     It returns None for a record of a kind that it does not know, and raises ProtocolError or
     ValueError for one that cannot be read.
     """
-    readers = {OFFSETS_TOPIC: _describe_group, TRANSACTIONS_TOPIC: _describe_transaction}
+    readers = {
+        OFFSETS_TOPIC: _describe_group,
+        SHARE_STATE_TOPIC: _describe_queue,
+        TRANSACTIONS_TOPIC: _describe_transaction,
+    }
     return readers.get(topic)
 
 
@@ -104,6 +109,30 @@ def _describe_transaction(key: bytes, value: bytes | None) -> Facts | None:
         "started_ms": row.started_ms,
         "partitions": partitions,
     }
+
+
+def _describe_queue(key: bytes, value: bytes | None) -> Facts | None:
+    known = share_state_records.decode_key(key)
+    if known is None:
+        return None
+    facts: Facts = {
+        "about": "update of a queue" if known.is_update else "snapshot of a queue",
+        "group": known.group_id,
+        "topic_id": uuid_text(known.topic_id),
+        "partition": known.partition,
+    }
+    if value is None:
+        return facts | _told(None)
+    told = share_state_records.decode_value(known, value)
+    batches = [
+        {
+            "offsets": f"{first}-{last}",
+            "state": DeliveryState(state).name,
+            "delivery_count": count,
+        }
+        for first, last, state, count in told.state_batches
+    ]
+    return facts | _told(told) | {"state_batches": batches}
 
 
 def _told(value: Any) -> Facts:

@@ -42,6 +42,7 @@ _OF_TOPIC: Final = {
 }
 _READ_BYTES: Final = 1 << 20
 _LETTERS_AT_A_TIME: Final = 1000
+_GROUPS_COUNTED: Final = 5000
 _RECORD_BYTES: Final = 30
 """The most that the lengths, the offset and the time of a letter take."""
 
@@ -66,7 +67,8 @@ class Letters(NamedTuple):
 class DeadLetters:
     """Writes dead letters one after the other (loop only).
 
-    ``written`` and ``failed`` count letters, and ranges of them that were given up, by group.
+    By group, ``begun`` counts batches, ``written`` letters, and ``failed`` ranges of letters that
+    were given up.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class DeadLetters:
     ) -> None:
         self.written: dict[str, int] = {}
         self.failed: dict[str, int] = {}
+        self.begun: dict[str, int] = {}
         self._topics = topics
         self._settings = settings
         self._features = features
@@ -114,7 +117,7 @@ class DeadLetters:
             try:
                 await self._write(letters)
             except (KafkaError, OSError) as error:
-                self.failed[group_id] = self.failed.get(group_id, 0) + 1
+                _count(self.failed, group_id)
                 line = "dead letters not written, records are archived queue=%s reason=%s"
                 self._lines.warn(_logger, line, letters.key, error)
             done()
@@ -138,10 +141,10 @@ class DeadLetters:
             upto = min(upto, following + _LETTERS_AT_A_TIME - 1)
             target = self._topics.find_log(topic.name, partition)
             written = self._make(letters, following, upto, found, target.config.max_message_bytes)
+            _count(self.begun, letters.key.group_id)
             await self._append(target, written)
             following += len(written)
-            group_id = letters.key.group_id
-            self.written[group_id] = self.written.get(group_id, 0) + len(written)
+            _count(self.written, letters.key.group_id, len(written))
             await share.rest()
 
     async def _find_topic(self, name: str) -> Topic:
@@ -228,6 +231,12 @@ class DeadLetters:
             line = "dead letters have no records queue=%s reason=%s"
             self._lines.warn(_logger, line, letters.key, error)
             return letters.last, {}
+
+
+def _count(counts: dict[str, int], group_id: str, more: int = 1) -> None:
+    """Count something of a group; of new groups no more than some thousand, for a scrape."""
+    if group_id in counts or len(counts) < _GROUPS_COUNTED:
+        counts[group_id] = counts.get(group_id, 0) + more
 
 
 def _size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:

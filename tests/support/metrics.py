@@ -109,6 +109,13 @@ def with_offsets(
         member_bytes=SimpleNamespace(size=0),
         journal=SimpleNamespace(loading_count=0, load_seconds=0.0, entries_loaded=0),
     )
-    built = SimpleNamespace(built=SimpleNamespace(groups=groups, transactions=None))
+    built = SimpleNamespace(
+        built=SimpleNamespace(
+            groups=groups,
+            transactions=None,
+            share_states=None,
+            dead_letters=SimpleNamespace(built=None),
+        )
+    )
     coordinators = cast("OnFirstUse[Coordinators]", built)
     return replace(sources, coordinators=coordinators, max_lag_series=lambda: limit)

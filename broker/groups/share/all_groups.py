@@ -8,7 +8,7 @@ has ended, and has the share coordinator make and delete the delivery states of 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 from uuid import UUID
 
 from siltstone.broker.groups.classic import messages
@@ -31,7 +31,6 @@ from siltstone.broker.groups.share.policy import Policy, World
 from siltstone.broker.groups.topic_image import TopicImage
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.share.key import ShareKey
-from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.topic import Topic
 from siltstone.protocol.coordinator import group_errors
 from siltstone.protocol.coordinator.share_group_records import (
@@ -45,6 +44,9 @@ from siltstone.protocol.errors import ErrorCode, KafkaError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitValue
 from siltstone.protocol.records.journal import Row
 from siltstone.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from siltstone.broker.share.states import ShareStates
 
 _logger = logging.getLogger(__name__)
 
@@ -162,7 +164,7 @@ class ShareGroups:
     While the journal is read, the groups only apply its records and requests are refused.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, delivery: ShareStates) -> None:
+    def __init__(self, coordinator: GroupCoordinator, delivery: "ShareStates") -> None:
         self.coordinator = coordinator
         self.image: TopicImage = coordinator.topics
         self._delivery = delivery

@@ -1,11 +1,11 @@
-"""The metrics of groups, committed offsets, producers and transactions.
+"""The metrics of groups, committed offsets, queues, producers and transactions.
 
 Names are Kafka's where Kafka has the metric, and for lag those of kafka_exporter, which dashboards
 of consumer lag use.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from siltstone.broker.groups.group import GroupState
 from siltstone.broker.http.metrics.metric import (
@@ -20,6 +20,10 @@ from siltstone.broker.http.metrics.metric import (
 )
 from siltstone.broker.http.metrics.metric_sources import MetricSources
 from siltstone.broker.http.metrics.scans import PAUSE, LagScan
+from siltstone.protocol.names import SHARE_STATE_TOPIC
+
+if TYPE_CHECKING:
+    from siltstone.broker.share.states import ShareStates
 
 _GROUPS_AT_A_TIME: Final = 1024
 
@@ -117,6 +121,53 @@ LAG_METRICS = (
            "Committed offsets that the two metrics before leave out: more than "
            "metrics.max.lag.series.",
            "`Offsets`", single(lambda sources: sources.lag.omitted)),
+)
+# fmt: on
+
+
+_of_queues = one_of(lambda sources: sources.share_states)
+_of_letters = rows_of(lambda sources: sources.dead_letters)
+_QUEUES: Final = "kafka_server_share_coordinator_metrics"
+_LETTERS: Final = "kafka_server_sharegroupmetrics_deadletterqueue"
+
+
+def _pruned(states: "ShareStates") -> Iterator[Row]:
+    for partition, offset in states.pruned.items():
+        yield (SHARE_STATE_TOPIC, str(partition)), offset
+
+
+def _by_group(counts: Mapping[str, int]) -> Iterator[Row]:
+    for group_id, count in counts.items():
+        yield (group_id,), count
+
+
+# fmt: off
+QUEUE_METRICS = (
+    Metric("counter", f"{_QUEUES}_write", (),
+           "Changes of the states of queues that were written since the start.",
+           "`ShareStates`", _of_queues(lambda each: each.write_count)),
+    Metric("gauge", f"{_QUEUES}_last_pruned_offset", ("topic", "partition"),
+           "Offset below which the records of __share_group_state were deleted last.",
+           "`ShareStates`", rows_of(lambda sources: sources.share_states)(_pruned)),
+    Metric("gauge", f"{_QUEUES}_partition_load_time_max", (),
+           "Milliseconds that it took to read `__share_group_state` back at the start.",
+           "`CoordinatorLog`", _of_queues(lambda each: each.journal.load_seconds * 1000)),
+    Metric("gauge", "siltstone_share_states", (),
+           "Queues of share groups, one for each partition of each group, whose state is kept.",
+           "`ShareStates`", _of_queues(len)),
+    Metric("gauge", "siltstone_share_state_bytes", (),
+           "Bytes that the states of all queues have in memory; share.states.max.bytes limits "
+           "them.",
+           "`ShareStates`", _of_queues(lambda each: each.size)),
+    Metric("counter", f"{_LETTERS}recordcount", ("group",),
+           "Dead letters written since the start.",
+           "`DeadLetters`", _of_letters(lambda each: _by_group(each.written))),
+    Metric("counter", f"{_LETTERS}totalproducerequests", ("group",),
+           "Batches of dead letters that were to be written since the start.",
+           "`DeadLetters`", _of_letters(lambda each: _by_group(each.begun))),
+    Metric("counter", f"{_LETTERS}failedproducerequests", ("group",),
+           "Ranges of records whose dead letters could not be written.",
+           "`DeadLetters`", _of_letters(lambda each: _by_group(each.failed))),
 )
 # fmt: on
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from siltstone.broker.http.metrics.recent import Recent
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.security.quotas.meter import Meter
+    from siltstone.broker.share.dead_letters import DeadLetters
+    from siltstone.broker.share.states import ShareStates
     from siltstone.broker.telemetry import Telemetry
     from siltstone.broker.transactions.coordinator import TransactionCoordinator
 
@@ -118,6 +120,18 @@ class MetricSources:
         """Return the coordinator of groups; None while it is not built."""
         built = None if self.coordinators is None else self.coordinators.built
         return None if built is None else built.groups
+
+    @property
+    def share_states(self) -> ShareStates | None:
+        """Return the share coordinator; None while it is not built."""
+        built = None if self.coordinators is None else self.coordinators.built
+        return None if built is None else built.share_states
+
+    @property
+    def dead_letters(self) -> DeadLetters | None:
+        """Return the writer of dead letters; None while it is not built."""
+        built = None if self.coordinators is None else self.coordinators.built
+        return None if built is None else built.dead_letters.built
 
     @property
     def transactions(self) -> TransactionCoordinator | None:

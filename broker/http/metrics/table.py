@@ -212,6 +212,7 @@ METRICS = (
     *disks.DISK_METRICS,
     *coordinator_metrics.GROUP_METRICS,
     *coordinator_metrics.LAG_METRICS,
+    *coordinator_metrics.QUEUE_METRICS,
     *coordinator_metrics.TRANSACTION_METRICS,
     *KAFKA_NAMES,
     Metric("gauge", "siltstone_telemetry_clients", (),

@@ -55,7 +55,7 @@ async def send(
 
 def letters_of(home: ServicesOnDisk) -> DeadLetters:
     """Return the writer."""
-    return home.services.coordinators.get().dead_letters
+    return home.services.coordinators.get().dead_letters.get()
 
 
 def stored(home: ServicesOnDisk, topic: str = "dlq.g", partition: int = 0) -> list[Record]:
