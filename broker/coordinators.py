@@ -57,7 +57,13 @@ class Coordinators:
         self.dead_letters = OnFirstUse(lambda: _make_dead_letters(*shared, features))
         self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self.share_partitions = SharePartitions(
-            self.share_states, topics, settings, self.groups.timers, io, clock
+            self.share_states,
+            topics,
+            settings,
+            self.groups.timers,
+            io,
+            clock,
+            self.dead_letters,
         )
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(

@@ -8,13 +8,13 @@ letters of a queue are in the partition with the queue's number, as far as the t
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from siltstone.broker.process.bounded_lines import BoundedLines
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
 from siltstone.broker.process.tasks import Tasks
-from siltstone.broker.share.key import ShareKey
+from siltstone.broker.share.key import Letters
 from siltstone.broker.topics.features import Features
 from siltstone.broker.topics.registry import TopicRegistry
 from siltstone.broker.topics.settings.in_force import BrokerSettings
@@ -45,23 +45,6 @@ _LETTERS_AT_A_TIME: Final = 1000
 _GROUPS_COUNTED: Final = 5000
 _RECORD_BYTES: Final = 30
 """The most that the lengths, the offset and the time of a letter take."""
-
-
-class Letters(NamedTuple):
-    """Neighbouring records of a queue that are given up, for the same reason."""
-
-    key: ShareKey
-    first: int
-    last: int
-    deliveries: int
-    is_rejected: bool
-
-    @property
-    def cause(self) -> str:
-        """The reason in Kafka's words."""
-        if self.is_rejected:
-            return "Offset rejected by client."
-        return "Offset delivery count exceeded the threshold."
 
 
 class DeadLetters:

@@ -1,4 +1,4 @@
-"""The name of a queue: a group and a partition of a topic (Kafka: SharePartitionKey)."""
+"""The name of a queue (Kafka: SharePartitionKey), and of records in it."""
 
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -32,3 +32,20 @@ class ShareKey(NamedTuple):
 
 
 _PARTS: Final = len(ShareKey._fields)
+
+
+class Letters(NamedTuple):
+    """Neighbouring records of a queue that are given up, for the same reason."""
+
+    key: ShareKey
+    first: int
+    last: int
+    deliveries: int
+    is_rejected: bool
+
+    @property
+    def cause(self) -> str:
+        """The reason in Kafka's words."""
+        if self.is_rejected:
+            return "Offset rejected by client."
+        return "Offset delivery count exceeded the threshold."

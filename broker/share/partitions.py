@@ -4,16 +4,27 @@ Kafka: SharePartitionManager, SharePartitionCache. What a member acknowledges co
 written; if it cannot be written, the queue is as it was.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from siltstone.broker.coordination.timers import Timers
+from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
-from siltstone.broker.share.key import ShareKey
+from siltstone.broker.share.key import Letters, ShareKey
 from siltstone.broker.share.live import LiveQueue
-from siltstone.broker.share.partition import Acknowledged, Change, Limits, SharePartition
+from siltstone.broker.share.partition import (
+    ARCHIVING,
+    Acknowledged,
+    Change,
+    Dead,
+    Limits,
+    SharePartition,
+)
 from siltstone.broker.share.sessions import ShareSession, ShareSessions
 from siltstone.broker.share.state import NOT_SET, ShareState
 from siltstone.broker.share.states import ShareStates
@@ -25,6 +36,9 @@ from siltstone.protocol.coordinator.group_errors import GroupIdNotFound
 from siltstone.protocol.errors import KafkaError
 from siltstone.storage.clock import Clock
 from siltstone.storage.log.log import Log
+
+if TYPE_CHECKING:
+    from siltstone.broker.share.dead_letters import DeadLetters
 
 _logger = logging.getLogger(__name__)
 
@@ -47,6 +61,7 @@ class SharePartitions:
         timers: Timers,
         io: IoThreads,
         clock: Clock,
+        dead_letters: OnFirstUse[DeadLetters],
     ) -> None:
         self.live: dict[ShareKey, LiveQueue] = {}
         self.sessions = ShareSessions(
@@ -59,6 +74,8 @@ class SharePartitions:
         self._settings = settings
         self._io = io
         self._clock = clock
+        self._dead_letters = dead_letters
+        self._on_the_way: set[tuple[ShareKey, int]] = set()  # the first records of dead letters
 
     def limits_of(self, group_id: str) -> Limits:
         """Return the settings of a group that are in force."""
@@ -68,6 +85,8 @@ class SharePartitions:
             config.share_partition_max_record_locks,
             config.share_record_lock_duration_ms,
             config.share_renew_acknowledge_enable,
+            bool(config.errors_deadletterqueue_topic_name)
+            and self._dead_letters.get().is_wanted(config),
         )
 
     async def open(self, key: ShareKey) -> LiveQueue:
@@ -91,6 +110,10 @@ class SharePartitions:
                 return self.live[key]
         queue = SharePartition.load(state, start)
         live = self.live[key] = LiveQueue(key, log, queue, self.timers, self.drop)
+        most = self.limits_of(key.group_id).max_deliveries
+        for first, last, fate, count, *_ in tuple(queue.runs()):
+            if fate is ARCHIVING:  # a stop came before its letters were written
+                self._bury(live, [Dead(first, last, count, count < most)])
         return live
 
     async def _find_start(self, group_id: str, log: Log) -> int:
@@ -166,6 +189,7 @@ class SharePartitions:
                     self.drop(live)
                 raise told from error
             live.queue.advance()
+            self._bury(live, change.dead)
         self.watch_locks(live)
         live.wake()
 
@@ -191,14 +215,34 @@ class SharePartitions:
         """Make records available whose locks have run out, even if that cannot be written."""
         limits = self.limits_of(live.key.group_id)
         change = live.queue.expire(self.timers.now_ms() + _ROUNDING_MS, limits)
+        self._settle(live, change)
+        self._bury(live, change.dead)
+        self.watch_locks(live)
+
+    def _settle(self, live: LiveQueue, change: Change) -> None:
+        """Write a change that nobody waits for, and go on even if that fails."""
         if change.batches:
             try:
                 self._write(live, change)
             except KafkaError as error:
-                _logger.info("end of locks not written queue=%s reason=%s", live.key, error)
+                _logger.info("state not written queue=%s reason=%s", live.key, error)
             live.queue.advance()
-        self.watch_locks(live)
         live.wake()
+
+    def _bury(self, live: LiveQueue, dead: Sequence[Dead]) -> None:
+        """Send dead letters; their records are archived when they are written, or given up."""
+        for each in dead:
+            if (live.key, each.first) not in self._on_the_way:
+                self._on_the_way.add((live.key, each.first))
+                letters = Letters(live.key, *each)
+                self._dead_letters.get().send(letters, partial(self._archive, live, each))
+
+    def _archive(self, live: LiveQueue, dead: Dead) -> None:
+        """Archive records whose letters are written, also in a queue that was loaded again."""
+        self._on_the_way.discard((live.key, dead.first))
+        now = self.live.get(live.key, live)
+        change = now.queue.finish_dead(dead)
+        self._settle(now, change)
 
     def drop(self, live: LiveQueue) -> None:
         """Stop using a queue; its next reader loads it again."""

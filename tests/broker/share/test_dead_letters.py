@@ -3,19 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from siltstone.broker.share.dead_letters import DeadLetters, Letters
+from siltstone.broker.share.dead_letters import DeadLetters
+from siltstone.broker.share.key import Letters, ShareKey
 from siltstone.protocol.records.build import build_batch
 from siltstone.protocol.records.compression import ZSTD
 from siltstone.protocol.records.record import Record, iterate_records
 from siltstone.storage import files
 from siltstone.storage.appending.validation import validate
+from siltstone.storage.log.log import Log
 from tests.broker.share.test_states import key_of, open_home
+from tests.support.appending import append
 from tests.support.services import ServicesOnDisk
+from tests.support.share_members import GROUP, ShareMember, make_queue
+from tests.support.waiting import give_turns_until
 
 COPY = {"errors.deadletterqueue.copy.record.enable": "true"}
+TOO_OFTEN = b"Offset delivery count exceeded the threshold."
+RELEASE, ACCEPT, REJECT = 2, 1, 3
 AUTO = "errors.deadletterqueue.auto.create.topics.enable"
 
 
@@ -28,10 +36,10 @@ async def home(tmp_path: Path) -> AsyncIterator[ServicesOnDisk]:
     await home.close()
 
 
-async def settle(home: ServicesOnDisk, name: str = "dlq.g", **more: str) -> None:
-    """Give the group its settings."""
+async def settle(home: ServicesOnDisk, name: str = "dlq.g", group: str = "g", **more: str) -> None:
+    """Give a group its settings."""
     own = {"errors.deadletterqueue.topic.name": name, **more}
-    await home.services.settings.alter_group("g", own)
+    await home.services.settings.alter_group(group, own)
 
 
 def store(home: ServicesOnDisk, partition: int, *values: bytes, codec: int = 0) -> None:
@@ -108,9 +116,7 @@ async def test_keys_and_values_are_copied_if_wanted(home: ServicesOnDisk, codec:
     assert [dict(each.headers)[b"__dlq.errors.offset"] for each in letters] == [
         b"%d" % offset for offset in range(2, 9)
     ]
-    assert dict(letters[0].headers)[b"__dlq.errors.message"] == (
-        b"Offset delivery count exceeded the threshold."
-    )
+    assert dict(letters[0].headers)[b"__dlq.errors.message"] == (TOO_OFTEN)
 
 
 async def test_letters_are_as_many_batches_as_they_need(home: ServicesOnDisk) -> None:
@@ -158,3 +164,54 @@ async def test_what_wants_letters(home: ServicesOnDisk) -> None:
 
     assert letters.is_wanted(settings.group_config("g"))
     assert not letters.is_wanted(settings.group_config("h"))
+
+
+async def worker(home: ServicesOnDisk) -> tuple[ShareMember, Log]:
+    """Return a member of a group whose records are delivered twice at most."""
+    await settle(home, group=GROUP, **{"share.delivery.count.limit": "2"})
+    topic, log = await make_queue(home)
+    append(log, 6)
+    return ShareMember(home, [topic]), log
+
+
+async def test_rejected_records_and_those_at_their_limit(home: ServicesOnDisk) -> None:
+    """They are among the dead letters before they are archived, and the queue goes on."""
+    member, _ = await worker(home)
+    topic = member.topics[0]
+    assert await member.acquire() == [(0, 5, 1)]
+    assert await member.acknowledge(0, 1, [REJECT]) == 0
+    assert await member.acknowledge(2, 5, [RELEASE]) == 0
+    assert await member.acquire() == [(2, 5, 2)]
+    assert await member.acknowledge(2, 3, [RELEASE]) == 0
+    assert await member.acknowledge(4, 5, [ACCEPT]) == 0
+    await give_turns_until(lambda: letters_of(home).written.get(GROUP) == 4, "four letters")
+    await member.acquire()
+
+    told = [dict(each.headers) for each in stored(home)]
+    assert [each[b"__dlq.errors.offset"] for each in told] == [b"0", b"1", b"2", b"3"]
+    assert [each[b"__dlq.errors.delivery.count"] for each in told] == [b"1", b"1", b"2", b"2"]
+    rejected, too_often = b"Offset rejected by client.", TOO_OFTEN
+    assert [each[b"__dlq.errors.message"] for each in told] == [
+        rejected, rejected, too_often, too_often
+    ]  # fmt: skip
+    states = home.services.share_states()
+    state = states.read(ShareKey(GROUP, UUID(bytes=topic.key), 0), 0)
+    assert {each.delivery_state for each in state.batches} <= {2, 4}
+
+
+async def test_letters_that_a_stop_left_unwritten(tmp_path: Path) -> None:
+    """The records are still on the way after the next start, which writes their letters."""
+    home = await open_home(tmp_path, **{AUTO.replace(".", "_"): "true"})
+    member, _ = await worker(home)
+    await member.acquire()
+    assert await member.acknowledge(0, 1, [REJECT]) == 0  # the letters wait for a turn
+    await home.services.coordinators.get().close()
+    home.crash()
+
+    again = await open_home(tmp_path, **{AUTO.replace(".", "_"): "true"})
+    topic = again.services.topics.topics["jobs"]
+    other = ShareMember(again, [topic], "other")
+    assert await other.acquire() == [(2, 5, 1)]
+    await give_turns_until(lambda: letters_of(again).written.get(GROUP) == 2, "two letters")
+    assert len(stored(again)) == 2
+    await again.close()

@@ -1,4 +1,4 @@
-"""What a scrape and a dump tell of queues."""
+"""Metrics of queues, and the lines of a dump."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
