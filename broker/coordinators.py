@@ -53,9 +53,7 @@ class Coordinators:
         self.groups = GroupCoordinator(*shared)
         self.consumer_groups = ConsumerGroups(self.groups)
         self.share_states = ShareStates(CoordinatorLog(SHARE_STATE_TOPIC, *shared), *shared)
-        self.share_groups = ShareGroups(self.groups, self.share_states)
         self.dead_letters = OnFirstUse(lambda: _make_dead_letters(*shared, features))
-        self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self.share_partitions = SharePartitions(
             self.share_states,
             topics,
@@ -65,6 +63,10 @@ class Coordinators:
             clock,
             self.dead_letters,
         )
+        self.share_groups = ShareGroups(
+            self.groups, self.share_states, self.share_partitions.forget
+        )
+        self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),

@@ -250,6 +250,12 @@ class SharePartitions:
             del self.live[live.key]
         live.close()
 
+    def forget(self, key: ShareKey) -> None:
+        """Stop using a queue, if it is in use, whose state was made again or deleted."""
+        live = self.live.get(key)
+        if live is not None:
+            self.drop(live)
+
     def drop_group(self, group_id: str) -> None:
         """Stop using the queues of a group."""
         for live in [each for each in self.live.values() if each.key.group_id == group_id]:

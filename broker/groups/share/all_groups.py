@@ -162,12 +162,19 @@ class ShareGroups:
     """The share groups of one coordinator (loop only), which the coordinator lists with others.
 
     While the journal is read, the groups only apply its records and requests are refused.
+    ``forget`` ends the use of a queue whose state was made again or deleted.
     """
 
-    def __init__(self, coordinator: GroupCoordinator, delivery: "ShareStates") -> None:
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        delivery: "ShareStates",
+        forget: Callable[[ShareKey], None],
+    ) -> None:
         self.coordinator = coordinator
         self.image: TopicImage = coordinator.topics
         self._delivery = delivery
+        self._forget = forget
         self.loading = Loading(ShareGroup, KEYS, decode_value, RecordType.METADATA)
         coordinator.topics.on_delete(self._topic_deleted)
 
@@ -413,6 +420,7 @@ class ShareGroups:
                 key = ShareKey(group.group_id, topic_id, partition)
                 try:
                     act(key)
+                    self._forget(key)
                     due |= self._delivery.find_unwritten(key)
                 except KafkaError as error:
                     refused[topic_id, partition] = error

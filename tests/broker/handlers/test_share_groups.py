@@ -153,6 +153,21 @@ async def test_offsets_are_altered_and_deleted_without_members(home: ServicesOnD
     assert (await ask(home, DELETE, asked)).error_code is ErrorCode.non_empty_group
 
 
+async def test_a_queue_in_use_begins_where_it_was_altered_to(home: ServicesOnDisk) -> None:
+    """A reader that is left of the last member reads the queue's state again."""
+    topic = await home.services.topics.create("t", 1, {})
+    await home.services.groups().journal.ensure_created()
+    await alter(home, "t", p0=7)
+    queues = home.services.share_partitions()
+    key = ShareKey("g", topic.id, 0)
+    before = await queues.open(key)
+
+    await alter(home, "t", p0=3)
+
+    assert not before.is_open
+    assert (await queues.open(key)).queue.start_offset == 3
+
+
 async def test_a_group_is_deleted_with_its_queues(home: ServicesOnDisk) -> None:
     """After its last member has left; a queue that cannot be deleted keeps the group."""
     topic = await home.services.topics.create("t", 1, {})
