@@ -7,7 +7,9 @@ need neither. So `broker.server` builds the coordinators when a request or a jou
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
@@ -18,6 +20,7 @@ from siltstone.broker.groups.share.all_groups import ShareGroups
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
+from siltstone.broker.share.explaining import explain_queues
 from siltstone.broker.share.partitions import SharePartitions
 from siltstone.broker.share.states import ShareStates
 from siltstone.broker.topics.features import Features
@@ -116,6 +119,10 @@ class Coordinators:
         await self._expire_offsets()
         await self.transactions.catch_up()
         await self.share_states.catch_up()
+
+    def explain_queues(self, now_ms: int) -> Mapping[tuple[UUID, int], Iterator[dict[str, Any]]]:
+        """Return the explanations of queues in use, by topic id and partition."""
+        return explain_queues(self.share_partitions, now_ms)
 
     async def close(self) -> None:
         """Stop the timers."""

@@ -110,12 +110,30 @@ def _detail(facts: dict[str, Any], now_ms: int) -> Iterator[str]:
         )
     yield f"  next pass {_next(facts, now_ms)}"
     yield f"  to do     {advise(facts)}"
+    for queue in facts.get("queues", ()):
+        yield from _queue(queue)
     for sentence in facts.get("damage", ()):
         yield f"  damage    {sentence}"
     if facts.get("last_pass"):
         yield f"  last pass {_last(facts['last_pass'])}"
     if "prediction" in facts:
         yield from prediction_lines(facts["prediction"])
+
+
+def _queue(queue: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a queue of a share group: why it stands still, and its locks."""
+    start = queue["start_offset"]
+    yield f"  queue     of {queue['group']}, from offset {start}: {queue['because']}"
+    for lock in queue["locked"]:
+        yield (
+            f"    locked  {lock['first_offset']} to {lock['last_offset']} by {lock['member']} "
+            f"until {moment(lock['until_ms'])}, delivery {lock['deliveries']}"
+        )
+    for run in queue["last_tries"]:
+        yield (
+            f"    limit   {run['first_offset']} to {run['last_offset']}: delivered "
+            f"{run['deliveries']} times, the next time is the last"
+        )
 
 
 def _next(facts: Mapping[str, Any], now_ms: int) -> str:

@@ -46,6 +46,7 @@ from siltstone.broker.topics.scrub import Scrub
 from siltstone.config.listeners import show_address
 
 if TYPE_CHECKING:
+    from siltstone.broker.http.control.explaining import Queues
     from siltstone.broker.http.control.trial import TrialPages
     from siltstone.broker.net.tls.endpoints import Endpoints
     from siltstone.broker.security.quotas.meter import Meter
@@ -88,7 +89,12 @@ class Pages:
         control = ControlChannel(admission.is_trusted, io, self._status, logs.all_logs)
         yield from control.routes()
         explainer = Explainer(
-            self.cleaning, services.topics, services.settings, clock, self.scrub.find_damage
+            self.cleaning,
+            services.topics,
+            services.settings,
+            clock,
+            self.scrub.find_damage,
+            self._explain_queues,
         )
         cleaner_pages = CleanerPages(self.cleaning, explainer, io, clock)
         pin_pages = PinPages(self.pins, services.topics, io, lambda: logs.cluster_id)
@@ -104,6 +110,11 @@ class Pages:
         yield from site.routes()
         for route in after_start:
             yield replace(route, handle=self._once_started(route.handle))
+
+    def _explain_queues(self, now_ms: int) -> Queues:
+        """Return the explanations of queues in use; without coordinators no queue is in use."""
+        coordinators = self.services.coordinators.built
+        return {} if coordinators is None else coordinators.explain_queues(now_ms)
 
     def _api(self, explainer: Explainer, admission: Admission) -> Iterator[Route]:
         """Yield the pages that the web page requests."""

@@ -12,6 +12,7 @@ from siltstone.config.describe import find_broker_place, find_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+    from uuid import UUID
 
     from siltstone.broker.topics.cleaning import Cleaning
     from siltstone.broker.topics.registry import TopicRegistry
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from siltstone.storage.clock import Clock
     from siltstone.storage.log.log import Log
     from siltstone.storage.topic_partition import TopicPartition
+
+    Queues = Mapping[tuple[UUID, int], Iterable[dict[str, Any]]]
 
 
 _UNSERVED: Final = (
@@ -39,12 +42,14 @@ class Explainer:
         settings: BrokerSettings,
         clock: Clock,
         find_damage: Callable[[], Mapping[TopicPartition, list[str]]] = dict,
+        explain_queues: Callable[[int], Queues] = lambda _now_ms: {},
     ) -> None:
         self._cleaning = cleaning
         self._topics = topics
         self._settings = settings
         self._clock = clock
         self._find_damage = find_damage
+        self._explain_queues = explain_queues
 
     def select(self, topic: str | None, partition: int | None) -> list[tuple[Topic, int]] | None:
         """Return the named partitions, all without a topic; None if they do not exist."""
@@ -66,6 +71,7 @@ class Explainer:
         off = self.find_what_is_off()
         progress = dict(self._progress())
         damage = self._find_damage()
+        queues = self._explain_queues(self._clock.now_ms())
         for topic, index in partitions:
             if self._topics.topics.get(topic.name) is not topic:
                 continue
@@ -81,6 +87,8 @@ class Explainer:
             last = self._cleaning.pool.get().services.figures.last.get(log.topic_partition)
             answer["size_bytes"] = log.size
             answer["last_pass"] = None if last is None else last._asdict()
+            if (topic.id, index) in queues:
+                answer["queues"] = [*queues[topic.id, index]]
             if log.topic_partition in damage:
                 answer["damage"] = damage[log.topic_partition]
             yield answer
