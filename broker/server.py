@@ -386,6 +386,7 @@ class Broker:
         self.waiting.close()
         if self.coordinators.built is not None:
             self.coordinators.built.groups.release()
+            self.coordinators.built.share_partitions.end_waiting()
         drain_until = deadline - max(_MIN_CLOSE_SECONDS, seconds / 2)
         await asyncio.gather(*(listener.drain(drain_until) for listener in self.listeners))
         if self._changes is not None:

@@ -10,7 +10,9 @@ cannot be divided evenly, the first partitions get one byte more each, where in 
 that is left, by chance; records of aborted transactions do not hold the start of the queue until
 the next acknowledgement; if all records of a range are done, and no other is in flight, naming it
 again is INVALID_RECORD_STATE, where Kafka may answer UNKNOWN_SERVER_ERROR; a fetch that waits is
-answered at once when its partition is deleted.
+answered at once when its partition is deleted; records that are released with a fetch may be given
+by that same fetch; records before the start of the log are not given, where Kafka, while older ones
+are in flight, gives those of the batch in which DeleteRecords has ended.
 """
 
 import asyncio

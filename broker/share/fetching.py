@@ -47,7 +47,7 @@ class ShareFetch:
 
     async def serve(self, seconds: float, share: LoopShare) -> None:
         """Wait up to ``seconds`` for enough to acquire, then acquire what there is."""
-        if seconds > 0 and not await self._has_enough(share):
+        if seconds > 0 and not self._host.is_closed and not await self._has_enough(share):
             await self._wait(seconds, share)
         await self._read_all(share)
 
@@ -64,7 +64,7 @@ class ShareFetch:
 
     async def _wait(self, seconds: float, share: LoopShare) -> None:
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(seconds, self._end)
+        timer = loop.call_later(seconds, self.end)
         for live in self._queues:
             live.waiters[self] = None
         try:
@@ -81,7 +81,8 @@ class ShareFetch:
                 live.waiters.pop(self, None)
                 live.wake()  # the next one in the line
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Answer with what there is."""
         self._is_over = True
         self.release()
 

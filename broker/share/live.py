@@ -23,6 +23,9 @@ class Waiter(Protocol):
     def release(self) -> None:
         """Let the fetch look again."""
 
+    def end(self) -> None:
+        """Let the fetch answer with what there is."""
+
 
 class LiveQueue:
     """One queue and what stands around it; a watcher of its log (loop only).

@@ -64,6 +64,7 @@ class SharePartitions:
         dead_letters: OnFirstUse[DeadLetters],
     ) -> None:
         self.live: dict[ShareKey, LiveQueue] = {}
+        self.is_closed = False
         self.sessions = ShareSessions(
             lambda: settings.server.group_share_max_share_sessions,
             lambda: settings.server.fetch_session_partitions_max_count,
@@ -260,6 +261,13 @@ class SharePartitions:
         """Stop using the queues of a group."""
         for live in [each for each in self.live.values() if each.key.group_id == group_id]:
             self.drop(live)
+
+    def end_waiting(self) -> None:
+        """Answer all fetches that wait, and let no other wait: the broker stops."""
+        self.is_closed = True
+        for live in self.live.values():
+            for waiter in tuple(live.waiters):
+                waiter.end()
 
     def close(self) -> None:
         """Stop using all queues: the broker stops."""

@@ -155,6 +155,19 @@ async def test_a_fetch_that_waits_is_woken_by_the_deletion_of_its_topic(
     assert _codes(await member.fetch()) == [ErrorCode.unknown_topic_or_partition]
 
 
+async def test_a_fetch_that_waits_is_answered_when_the_broker_stops(home: ServicesOnDisk) -> None:
+    """A stop does not wait for it; later fetches are answered at once."""
+    topic, _ = await make_queue(home)
+    member = ShareMember(home, [topic])
+    waiting = member.fetch_later()
+    await give_turns_until(lambda: _is_waiting(home), "it waits")
+
+    home.services.share_partitions().end_waiting()
+
+    assert acquired(await waiting) == []
+    assert acquired(await member.fetch_later()) == []
+
+
 async def test_a_session_that_ends_releases_its_records(home: ServicesOnDisk) -> None:
     """They come again with a higher count."""
     topic, log = await make_queue(home)
