@@ -49,7 +49,8 @@ class ShareFetch:
         """Wait up to ``seconds`` for enough to acquire, then acquire what there is."""
         if seconds > 0 and not self._host.is_closed and not await self._has_enough(share):
             await self._wait(seconds, share)
-        await self._read_all(share)
+        else:
+            await self._read_all(share)
 
     def wants(self, live: LiveQueue) -> bool:
         """Tell whether there may be enough for an answer, since a queue has changed."""
@@ -75,11 +76,12 @@ class ShareFetch:
                     self._future = loop.create_future()
                     await self._future
                 self._is_called = False
+            await self._read_all(share)  # before the next one in the line looks
         finally:
             timer.cancel()
             for live in self._queues:
                 live.waiters.pop(self, None)
-                live.wake()  # the next one in the line
+                live.wake()
 
     def end(self) -> None:
         """Answer with what there is."""
@@ -122,7 +124,8 @@ class ShareFetch:
         for place, live in enumerate(self._queues):
             if not live.is_open or live.queue.can_acquire(self._limits):
                 ready.append(place)
-            await share.rest()
+            if place % FIRST_PIECE == FIRST_PIECE - 1:  # few are read at once, or others come first
+                await share.rest()
         remaining, left = self._max_bytes, self._wish.max_records
         for number, place in enumerate(ready):
             limit = self._max_bytes // len(ready) + (number < self._max_bytes % len(ready))

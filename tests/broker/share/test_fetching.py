@@ -1,6 +1,7 @@
 """Members of a share group acquire records, and say what became of them."""
 
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from siltstone.storage.log.log import Log
 from siltstone.storage.producers.checks import Origin
 from tests.support.appending import append, append_unchecked
 from tests.support.batches import TIMESTAMP
+from tests.support.clock import seconds_by
 from tests.support.logs import validated
 from tests.support.services import ServicesOnDisk
 from tests.support.share_members import GROUP, ShareMember, acquired, make_queue
@@ -73,8 +75,8 @@ async def test_a_released_record_comes_again_up_to_the_limit(home: ServicesOnDis
     append(log, 1)
     append(log, 1)
     member = ShareMember(home, [topic])
-    for count in range(1, 6):
-        assert (await member.acquire(max_records=1))[0] == (0, 0, count)
+    for times in range(1, 6):
+        assert (await member.acquire(max_records=1))[0] == (0, 0, times)
         assert await member.acknowledge(0, 0, [RELEASE]) == 0
 
     assert await member.acquire(max_records=1) == [(1, 1, 1)]
@@ -124,6 +126,21 @@ async def test_a_fetch_that_waits_is_woken_by_a_produce(home: ServicesOnDisk) ->
     assert acquired(await first) == [(0, 1, 1)]
     append(log, 2)
     assert acquired(await second) == [(2, 3, 1)]
+
+
+async def test_the_first_in_the_line_reads_before_the_next_one_looks(home: ServicesOnDisk) -> None:
+    """Also when each fetch lets others be served wherever it may."""
+    topic, log = await make_queue(home)
+    one, other = ShareMember(home, [topic], "one"), ShareMember(home, [topic], "other")
+    with seconds_by(count().__next__):  # each share of the loop is used up at once
+        first, second = one.fetch_later(), other.fetch_later()
+        await give_turns_until(lambda: _is_waiting(home, 2), "both wait")
+
+        append(log, 2)
+
+        assert acquired(await first) == [(0, 1, 1)]
+        append(log, 2)
+        assert acquired(await second) == [(2, 3, 1)]
 
 
 async def test_a_fetch_that_waits_is_woken_by_a_release(home: ServicesOnDisk) -> None:
