@@ -19,7 +19,7 @@ JAVA = Path(__file__).parent / "java"
 JARS = "kafka-test-jars"
 # Tests of features that are not served, or that need classes inside of the broker.
 LEFT_OUT = re.compile(
-    r"Share|Streams|Sasl|CustomQuota|Authorizer|Acl|Policies|WithPolicy|BrokerMetricNames"
+    r"Streams|Sasl|CustomQuota|Authorizer|Acl|Policies|WithPolicy|BrokerMetricNames"
     r"|SocketServerMemory|Legacy|ClientRebootstrap|MetadataVersionIntegration|AllocateProducerIds"
 )
 LEFT_OUT_OF_STREAMS = re.compile("Telemetry|RebalanceProtocolMigration")

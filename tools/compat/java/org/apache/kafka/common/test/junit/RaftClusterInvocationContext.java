@@ -22,6 +22,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.FeatureUpdate;
 import org.apache.kafka.clients.admin.UpdateFeaturesOptions;
 import org.apache.kafka.clients.consumer.GroupProtocol;
+import org.apache.kafka.common.Node;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.BrokerProcess;
@@ -293,6 +294,7 @@ public class RaftClusterInvocationContext implements TestTemplateInvocationConte
                 });
                 case "metadataCache" -> answering(MetadataCache.class, (of, with) -> switch (of.getName()) {
                     case "numPartitions" -> Optional.of(partitionsOf((String) with[0])).filter(count -> count > 0);
+                    case "getAliveBrokerNodes" -> List.of(new Node(ID, "localhost", process.port()));
                     case "getLeaderAndIsr" -> leaderOf((String) with[0], (int) with[1]);
                     default -> throw looksInside(of);
                 });
