@@ -178,6 +178,21 @@ APIS = (
     _seldom(90, "DescribeShareGroupOffsets", range(2), "share_offsets.describe"),
     _seldom(91, "AlterShareGroupOffsets", range(1), "share_offsets.alter", max_elements=_CHANGES),
     _seldom(92, "DeleteShareGroupOffsets", range(1), "share_offsets.delete", max_elements=_CHANGES),
+    Api(
+        88,
+        "StreamsGroupHeartbeat",
+        range(2),
+        "streams_heartbeat.handle",
+        max_elements=_SUBSCRIPTION,
+        is_preloaded=False,
+    ),
+    _seldom(89, "StreamsGroupDescribe", range(2), "streams_groups.describe"),
+    _seldom(
+        93,
+        "StreamsGroupTopologyDescriptionUpdate",
+        range(1),
+        "topology_descriptions.update",
+    ),
     _seldom(94, "UnregisterController", range(1), "unregistration.unregister_controller"),
 )
 

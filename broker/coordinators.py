@@ -17,6 +17,7 @@ from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.expiry import DeletedTopics, expire
 from siltstone.broker.groups.replay import Replay
 from siltstone.broker.groups.share.all_groups import ShareGroups
+from siltstone.broker.groups.streams.all_groups import StreamsGroups
 from siltstone.broker.process.first_use import OnFirstUse
 from siltstone.broker.process.io import IoThreads
 from siltstone.broker.process.loop_share import LoopShare
@@ -69,7 +70,10 @@ class Coordinators:
         self.share_groups = ShareGroups(
             self.groups, self.share_states, self.share_partitions.forget
         )
-        self._replay = Replay(self.groups, (self.consumer_groups, self.share_groups))
+        self.streams_groups = StreamsGroups(self.groups)
+        self._replay = Replay(
+            self.groups, (self.consumer_groups, self.share_groups), self.streams_groups
+        )
         self._deleted_topics = DeletedTopics(self.groups)
         self.transactions = TransactionCoordinator(
             CoordinatorLog(TRANSACTIONS_TOPIC, *shared),

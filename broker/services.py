@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
     from siltstone.broker.groups.coordinator import GroupCoordinator
     from siltstone.broker.groups.share.all_groups import ShareGroups
+    from siltstone.broker.groups.streams.all_groups import StreamsGroups
     from siltstone.broker.share.partitions import SharePartitions
     from siltstone.broker.share.states import ShareStates
     from siltstone.broker.telemetry import Telemetry
@@ -93,6 +94,10 @@ class Services:
     def share_partitions(self) -> SharePartitions:
         """Return the queues in use; the first call builds all coordinators."""
         return self.coordinators.get().share_partitions
+
+    def streams_groups(self) -> StreamsGroups:
+        """Return the groups of Kafka Streams; the first call builds both coordinators."""
+        return self.coordinators.get().streams_groups
 
     def transactions(self) -> TransactionCoordinator:
         """Return the coordinator of transactions; the first call builds both coordinators."""

@@ -77,9 +77,12 @@ def _group_faults(server: ServerConfig) -> list[tuple[str, str]]:
         if bounds is not None and not bounds[0] <= value <= bounds[1]:
             name = setting.synonyms[0]
             kind, rest = name.removeprefix("group.").split(".", 1)
-            fault = f"{name} is {value}; group.{kind}.min.{rest} allows at least {bounds[0]} and "
-            faults.append((name, f"{fault}group.{kind}.max.{rest} at most {bounds[1]}"))
-    for kind in ("consumer", "share"):
+            least = f"group.{kind}.min.{rest} allows at least {bounds[0]} and "
+            if rest.startswith("num."):
+                least, rest = "", rest.removeprefix("num.")
+            fault = f"{name} is {value}; {least}group.{kind}.max.{rest} allows at most {bounds[1]}"
+            faults.append((name, fault))
+    for kind in ("consumer", "share", "streams"):
         session = getattr(server, f"group_{kind}_session_timeout_ms")
         interval = getattr(server, f"group_{kind}_heartbeat_interval_ms")
         if interval >= session:

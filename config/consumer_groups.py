@@ -7,7 +7,7 @@ broker's settings for all groups are in `config.server`.
 from dataclasses import dataclass
 from enum import Enum
 
-from siltstone.config.keys import Check, Setting, at_least, key, one_of, settings_of
+from siltstone.config.keys import Check, Kind, Setting, at_least, key, one_of, settings_of
 from siltstone.config.share_groups import LATEST, OFFSET_RESET
 
 ASSIGNORS = ("uniform", "range")
@@ -26,6 +26,16 @@ NO_OWN_TOPIC = Check(
 )
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
+STREAMS_ASSIGNORS = ("sticky",)
+KNOWN_STREAMS_ASSIGNORS = Check(
+    lambda names: names == STREAMS_ASSIGNORS, "sticky; Kafka's plug-ins cannot be loaded"
+)
+KNOWN_STREAMS_ASSIGNOR = Check(
+    lambda name: name in {None, *STREAMS_ASSIGNORS}, "sticky; Kafka's plug-ins cannot be loaded"
+)
+RACK_TAGS = Check(
+    lambda tags: len(tags) == len(set(tags)) and all(tags), "a list of different, not empty keys"
+)
 
 
 class MigrationPolicy(Enum):
@@ -94,6 +104,27 @@ class GroupConfig:
     errors_deadletterqueue_copy_record_enable: bool = key(False,
         "Whether that topic gets the keys and values of the records, too, not only headers that "
         "say which they are.")
+    streams_session_timeout_ms: int = key(45_000,
+        "How long a member of this streams group may be silent before it is fenced.",
+        check=at_least(1), server="group.streams.session.timeout.ms")
+    streams_heartbeat_interval_ms: int = key(5000,
+        "How often the members of this streams group are told to heartbeat.",
+        check=at_least(1), server="group.streams.heartbeat.interval.ms")
+    streams_num_standby_replicas: int = key(0,
+        "How many standby tasks each stateful task of this streams group has.",
+        check=at_least(0), server="group.streams.num.standby.replicas")
+    streams_initial_rebalance_delay_ms: int = key(3000,
+        "How long the first assignment of this streams group waits for more members.",
+        check=at_least(0), server="group.streams.initial.rebalance.delay.ms")
+    streams_assignment_interval_ms: int = key(1000,
+        "How long a target assignment of this streams group is kept at least.",
+        check=at_least(0), server="group.streams.assignment.interval.ms")
+    streams_assignor_name: str | None = key(None,
+        "The assignor of this streams group, one of group.streams.assignors.",
+        kind=Kind.STRING, check=KNOWN_STREAMS_ASSIGNOR)
+    streams_rack_aware_assignment_tags: tuple[str, ...] = key((),
+        "The client tags that every member of this streams group is asked for.",
+        check=RACK_TAGS, server="group.streams.rack.aware.assignment.tags")
     # fmt: on
 
 

@@ -14,7 +14,7 @@ from siltstone.config.layers import Layers, Source, checked
 from siltstone.config.server import ServerConfig
 from siltstone.config.values import text_of
 
-_KINDS = ("consumer", "share")
+_KINDS = ("consumer", "share", "streams")
 
 
 def effective_group(server: ServerConfig, own: Mapping[str, str]) -> GroupConfig:

@@ -16,8 +16,11 @@ from siltstone.config.consumer_groups import (
     ASSIGNORS,
     KNOWN_ASSIGNORS,
     KNOWN_SHARE_ASSIGNORS,
+    KNOWN_STREAMS_ASSIGNORS,
     PROTOCOLS,
+    RACK_TAGS,
     SHARE_ASSIGNORS,
+    STREAMS_ASSIGNORS,
     MigrationPolicy,
 )
 from siltstone.config.keys import (
@@ -365,8 +368,8 @@ class ServerConfig:
         104_857_600, "segment.bytes of __transaction_state when it is made.", check=at_least(1)
     )
     group_coordinator_rebalance_protocols: tuple[str, ...] = key(("classic", "consumer", "streams"),
-        "The protocols that members of groups may speak. Classic always is served; consumer is "
-        "where it is named here; the others are not served.",
+        "The protocols that members of groups may speak. Classic always is served; consumer and "
+        "streams are where they are named here; share is not served.",
         check=some_of(*PROTOCOLS))
     group_consumer_session_timeout_ms: int = key(45_000,
         "How long a member of a consumer group may be silent before it is fenced.",
@@ -499,6 +502,52 @@ class ServerConfig:
         "How old the last snapshot of a queue's state may be before one is written in any case, so "
         "that older records can be deleted.",
         check=at_least(1))
+    group_streams_session_timeout_ms: int = key(45_000,
+        "How long a member of a streams group may be silent before it is fenced.",
+        check=at_least(1))
+    group_streams_min_session_timeout_ms: int = key(
+        45_000, "The least that streams.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_streams_max_session_timeout_ms: int = key(
+        60_000, "The most that streams.session.timeout.ms of a group may be.", check=at_least(1)
+    )
+    group_streams_heartbeat_interval_ms: int = key(
+        5000, "How often the members of a streams group are told to heartbeat.", check=at_least(1)
+    )
+    group_streams_min_heartbeat_interval_ms: int = key(
+        5000, "The least that streams.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_streams_max_heartbeat_interval_ms: int = key(
+        15_000, "The most that streams.heartbeat.interval.ms of a group may be.", check=at_least(1)
+    )
+    group_streams_assignment_interval_ms: int = key(1000,
+        "How long a target assignment of a streams group is kept at least. 0: not at all.",
+        check=at_least(0), dynamic=True)
+    group_streams_min_assignment_interval_ms: int = key(
+        0, "The least that streams.assignment.interval.ms of a group may be.", check=at_least(0)
+    )
+    group_streams_max_assignment_interval_ms: int = key(15_000,
+        "The most that streams.assignment.interval.ms of a group may be.",
+        check=at_least(0))
+    group_streams_max_size: int = key(
+        (1 << 31) - 1, "The most members of a streams group.", check=at_least(1)
+    )
+    group_streams_num_standby_replicas: int = key(
+        0, "How many standby tasks each stateful task has.", check=at_least(0)
+    )
+    group_streams_max_standby_replicas: int = key(
+        2, "The most that streams.num.standby.replicas of a group may be.", check=at_least(0)
+    )
+    group_streams_initial_rebalance_delay_ms: int = key(3000,
+        "How long the first assignment of a streams group waits for more members. 0: not at all.",
+        check=at_least(0))
+    group_streams_assignors: tuple[str, ...] = key(STREAMS_ASSIGNORS,
+        "The assignor of streams groups; Kafka's plug-ins cannot be loaded.",
+        check=KNOWN_STREAMS_ASSIGNORS)
+    group_streams_rack_aware_assignment_tags: tuple[str, ...] = key((),
+        "The client tags that members of streams groups are asked for; they do not change where "
+        "tasks go.",
+        check=RACK_TAGS)
     group_min_session_timeout_ms: int = key(6000,
         "The shortest session that a member of a classic group may ask for.")
     group_max_session_timeout_ms: int = key(1_800_000,
@@ -540,6 +589,8 @@ class ServerConfig:
         None is for a setting without bounds.
         """
         kind, _, rest = name.partition("_")
+        if rest == "num_standby_replicas":
+            return 0, self.group_streams_max_standby_replicas
         low: int | None = getattr(self, f"group_{kind}_min_{rest}", None)
         return None if low is None else (low, getattr(self, f"group_{kind}_max_{rest}"))
 

@@ -79,6 +79,9 @@ APIS: Final = [
     "PushTelemetry",
     "ListConfigResources",
     "DescribeTopicPartitions",
+    "StreamsGroupHeartbeat",
+    "StreamsGroupDescribe",
+    "StreamsGroupTopologyDescriptionUpdate",
     "UnregisterController",
     "ShareGroupHeartbeat",
     "ShareGroupDescribe",
@@ -126,6 +129,18 @@ RECORDS: Final = {
     "share_group_state": (
         "Records of ``__share_group_state``",
         ["ShareSnapshot", "ShareUpdate"],
+        ("Key", "Value"),
+    ),
+    "streams_group_offsets": (
+        "Records of streams groups in ``__consumer_offsets``",
+        [
+            "StreamsGroupMetadata",
+            "StreamsGroupMemberMetadata",
+            "StreamsGroupTargetAssignmentMetadata",
+            "StreamsGroupTargetAssignmentMember",
+            "StreamsGroupCurrentMemberAssignment",
+            "StreamsGroupTopology",
+        ],
         ("Key", "Value"),
     ),
     "transaction_state": (

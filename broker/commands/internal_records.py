@@ -9,7 +9,12 @@ from uuid import UUID
 from siltstone.broker.share.state import DeliveryState
 from siltstone.broker.transactions.transaction import TransactionState
 from siltstone.protocol.coordinator import consumer_group_records as consumer_records
-from siltstone.protocol.coordinator import group_records, share_state_records, transaction_records
+from siltstone.protocol.coordinator import (
+    group_records,
+    share_state_records,
+    streams_group_records,
+    transaction_records,
+)
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import OffsetCommitKey
 from siltstone.protocol.names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTIONS_TOPIC, uuid_text
@@ -81,15 +86,15 @@ def _describe_group(key: bytes, value: bytes | None) -> Facts | None:
             "leader": group.leader,
             "clients": members,
         }
-    known = consumer_records.decode_key(key)
-    if known is None:
-        return None
-    facts = {"about": known.type.name.lower().replace("_", " "), "group": known.group_id}
-    if known.name:
-        facts["name"] = known.name
-    return facts | _told(
-        None if value is None else consumer_records.decode_value(known.type, value)
-    )
+    for records in (consumer_records, streams_group_records):
+        known: Any = records.decode_key(key)
+        if known is not None:
+            facts = {"about": known.type.name.lower().replace("_", " "), "group": known.group_id}
+            if known.name:
+                facts["name"] = known.name
+            decode: Any = records.decode_value
+            return facts | _told(None if value is None else decode(known.type, value))
+    return None
 
 
 def _describe_transaction(key: bytes, value: bytes | None) -> Facts | None:

@@ -12,8 +12,7 @@ from typing import Any
 from siltstone.broker.coordination.journal import CoordinatorLog
 from siltstone.broker.coordination.timers import Timers
 from siltstone.broker.groups.classic.group import ClassicGroup, ClassicServices
-from siltstone.broker.groups.epoch_group import EpochGroup
-from siltstone.broker.groups.group import Group
+from siltstone.broker.groups.group import Group, InJournal
 from siltstone.broker.groups.group_offsets import NewOffsets
 from siltstone.broker.groups.member_bytes import MemberBytes, size_of_group
 from siltstone.broker.groups.offset_metadata import MAX_CHARACTERS
@@ -188,7 +187,7 @@ class GroupCoordinator:
             if check is not None:
                 for name, partition in offsets.named():
                     topic = self.topics.find(name)
-                    check(None if topic is None else topic.id, partition)
+                    check(name, None if topic is None else topic.id, partition)
         except group_errors.StaleMemberEpoch:
             if has_epochs:
                 raise
@@ -264,7 +263,7 @@ class GroupCoordinator:
             raise
         return created
 
-    def write(self, group: Group | EpochGroup[Any], rows: Sequence[Row]) -> None:
+    def write(self, group: InJournal, rows: Sequence[Row]) -> None:
         """Write records of a group into the journal, in batches that it can take.
 
         Raises:

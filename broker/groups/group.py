@@ -21,12 +21,20 @@ class GroupState(StrEnum):
     DEAD = "Dead"
 
 
+class InJournal(Protocol):
+    """A group of any kind, or its state: it is kept in a partition of ``__consumer_offsets``."""
+
+    @property
+    def partition(self) -> int:
+        """The partition that keeps it."""
+
+
 class Group(Protocol):
     """A group of any type; a check raises the `KafkaError` to answer with."""
 
     @property
     def type(self) -> str:
-        """The group's type as ListGroups names it: ``classic``, ``consumer`` or ``share``."""
+        """The group's type as ListGroups names it: such as ``share``."""
 
     @property
     def group_id(self) -> str:
@@ -42,7 +50,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str:
-        """The protocol type, ``consumer`` or something else; empty if there were never members."""
+        """The protocol type, such as ``consumer``; empty if there were never members."""
 
     def count_name(self) -> None:
         """Count the memory of the group's name: the coordinator keeps the group from now on."""

@@ -6,7 +6,8 @@ from typing import Any
 from siltstone.broker.groups.consumer.all_groups import ConsumerGroups
 from siltstone.broker.groups.coordinator import GroupCoordinator
 from siltstone.broker.groups.share.all_groups import ShareGroups
-from siltstone.protocol.coordinator import group_records, headed
+from siltstone.broker.groups.streams.all_groups import StreamsGroups
+from siltstone.protocol.coordinator import group_records, headed, streams_group_records
 from siltstone.protocol.errors import ProtocolError
 from siltstone.protocol.messages.consumer_offsets import GroupMetadataKey, OffsetCommitKey
 from siltstone.protocol.records.journal import Entry, EntryKind
@@ -16,8 +17,8 @@ class Replay:
     """Applies entries in their order; creates the classic groups when a partition was read.
 
     Only the last record of a group counts, so that record is decoded at the end. Records of other
-    types go to ``others``. A record that cannot be read, or that a newer Kafka has written, is
-    skipped.
+    types go to ``others`` and ``streams``. A record that cannot be read, or that a newer Kafka has
+    written, is skipped.
 
     A group exists as soon as it has a record of an offset, even if the offset was aborted or
     deleted since. It exists until a record deletes the group itself, as happens when offsets
@@ -25,10 +26,14 @@ class Replay:
     """
 
     def __init__(
-        self, owner: GroupCoordinator, others: Sequence[ConsumerGroups | ShareGroups]
+        self,
+        owner: GroupCoordinator,
+        others: Sequence[ConsumerGroups | ShareGroups],
+        streams: StreamsGroups,
     ) -> None:
         self._owner = owner
         self._others = others
+        self._streams = streams
         # partition -> group id -> last value and its offset
         self._groups: dict[int, dict[str, tuple[int, bytes]]] = {}
         # partition -> groups that had a committed or pending offset and may have none now
@@ -71,10 +76,14 @@ class Replay:
                 else:
                     groups[group_id] = entry.offset, entry.value
             case _:
-                kind = headed.read_head(entry.key)
-                loadings = [each.loading for each in self._others]
-                fits = next((each for each in loadings if each.keys.has(kind)), loadings[0])
-                deleted = fits.apply(partition, entry)
+                of_streams = streams_group_records.decode_key(entry.key)
+                if of_streams is None:
+                    kind = headed.read_head(entry.key)
+                    loadings = [each.loading for each in self._others]
+                    fits = next((each for each in loadings if each.keys.has(kind)), loadings[0])
+                    deleted = fits.apply(partition, entry)
+                else:
+                    deleted = self._streams.replay(partition, of_streams, entry.value)
                 if deleted is not None:
                     named.discard(deleted)
 
@@ -93,6 +102,7 @@ class Replay:
             yield
         for others in self._others:
             others.finish(partition)
+        self._streams.finish(partition)
         for group_id in self._named.pop(partition, ()):
             if group_id not in owner.groups and not owner.offsets.topics(group_id):
                 owner.add_classic(group_id)

@@ -3,7 +3,7 @@
 IncrementalAlterConfigs changes single settings (KIP-339), AlterConfigs replaces all settings that
 were set for a resource. When a change is answered, it is in force and stored in the catalogue.
 
-Differs from Kafka: settings of streams groups are refused, since they have no effect here;
+Differs from Kafka: settings that Kafka does not document are refused;
 expressions that choose clients for metrics are RE2's, not Java's; broker settings that Kafka
 does not know are refused, and so are settings that promise a protection which does not exist here;
 a resource that is named twice in AlterConfigs is refused, where Kafka never answers;

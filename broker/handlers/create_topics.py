@@ -66,7 +66,7 @@ async def handle(context: RequestContext, request: CreateTopicsRequest) -> Creat
             assignments.check_total(total)
             if counts[wanted.name] > 1:
                 raise errors.InvalidRequest(f"topic {wanted.name} is in the request twice")
-            results[wanted.name] = await _create(
+            results[wanted.name] = await create(
                 context, wanted, validate_only=request.validate_only, describes=describes
             )
         except KafkaError as error:
@@ -85,9 +85,18 @@ def _count(wanted: CreatableTopic, default: int) -> int:
     return default if wanted.num_partitions == -1 else max(wanted.num_partitions, 0)
 
 
-async def _create(
-    context: RequestContext, wanted: CreatableTopic, *, validate_only: bool, describes: bool
+async def create(
+    context: RequestContext,
+    wanted: CreatableTopic,
+    *,
+    validate_only: bool = False,
+    describes: bool = False,
 ) -> CreatableTopicResult:
+    """Create a topic that the client may create, or only check that it can be.
+
+    Raises:
+        KafkaError: The topic cannot be created.
+    """
     topics = context.services.topics
     name = wanted.name
     if name == CLUSTER_METADATA_TOPIC:

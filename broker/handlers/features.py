@@ -4,10 +4,10 @@ v1 upgrade types and validation only (KIP-584, KIP-778); in v0 a level only goes
 which ignores ``allow_downgrade`` · v2 one code for all features instead of one for each. All
 features of a request change, or none.
 
-Differs from Kafka: ``streams.version`` and ``kraft.version`` are not named to clients, since the
-functions that they control do not exist; an upgrade to their highest level passes and changes
-nothing, so that `kafka-features upgrade --release-version` goes through; ``metadata.version`` is
-named, and its level never changes, since there is no quorum with records of that version.
+Differs from Kafka: ``kraft.version`` is not named to clients, since there is no quorum; an upgrade
+to its highest level passes and changes nothing, so that `kafka-features upgrade --release-version`
+goes through; ``metadata.version`` is named, and its level never changes, since there is no quorum
+with records of that version.
 """
 
 from siltstone.broker.handlers.authorized import CLUSTER_REFUSED

@@ -112,12 +112,17 @@ async def list_all(context: RequestContext, request: ListGroupsRequest) -> ListG
             if (
                 group is not None  # it may have been deleted meanwhile
                 and (sees_all or context.sees(DESCRIBE, GROUP, group_id))
-                and (not states or group.state.lower() in states)
+                and (not states or _word_of(group.state) in states)
                 and (not types or group.type in types)
             ):
                 listed.append((group_id, group.protocol_type, group.state, group.type))
         await share.rest()
     return ListGroupsResponse(groups=listed)
+
+
+def _word_of(state: str) -> str:
+    """Return a state as filters name it, in small letters."""
+    return "not_ready" if state == "NotReady" else state.lower()
 
 
 async def delete(context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:

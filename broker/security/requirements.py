@@ -211,5 +211,16 @@ REQUIREMENTS: Final[dict[int, tuple[Need, ...]]] = {
     ),
     91: (*_READ_GROUP, _topics(_O.READ, "topics.topic_name")),
     92: (_group(_O.DELETE, "group_id"), _topics(_O.READ, "topics.topic_name")),
+    88: (  # StreamsGroupHeartbeat
+        *_READ_GROUP,
+        Need(_O.DESCRIBE, _TOPIC, when="of all topics of the topology"),
+        _cluster(_O.CREATE, when="for internal topics that do not exist", instead="create"),
+        Need(_O.CREATE, _TOPIC, when="for internal topics that do not exist", instead="create"),
+    ),
+    89: (  # StreamsGroupDescribe
+        _groups(_O.DESCRIBE, "group_ids"),
+        Need(_O.DESCRIBE, _TOPIC, refusal=Refusal.ELEMENT, when="of all topics of the topology"),
+    ),
+    93: _READ_GROUP,
     94: (_cluster(_O.ALTER),),
 }

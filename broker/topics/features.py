@@ -2,8 +2,9 @@
 
 The level of ``transaction.version`` decides how producers end transactions (KIP-890). The level of
 ``group.version`` decides whether groups may use the protocol of KIP-848, that of ``share.version``
-whether there are share groups (KIP-932), and from 2 on dead letters (KIP-1191). The catalogue keeps
-the levels.
+whether there are share groups (KIP-932), and from 2 on dead letters (KIP-1191). That of
+``streams.version`` decides about groups of Kafka Streams (KIP-1071). The catalogue keeps the
+levels.
 """
 
 import logging
@@ -36,13 +37,13 @@ SUPPORTED: Final[Mapping[str, Range]] = MappingProxyType(
         "group.version": Range(0, 1, 1),
         "metadata.version": Range(7, 33, 33),
         "share.version": Range(0, 2, 2),
+        "streams.version": Range(0, 1, 1),
         "transaction.version": Range(0, 2, 2),
     }
 )
 _ABSENT: Final[Mapping[str, Range]] = MappingProxyType(
     {
         "kraft.version": Range(0, 1, 1),
-        "streams.version": Range(0, 1, 1),
     }
 )
 """Features of a release that are not here. Clients do not see them; the upgrade of a whole

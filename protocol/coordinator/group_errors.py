@@ -39,6 +39,8 @@ class UnreleasedInstanceId(KafkaError, code=ErrorCode.unreleased_instance_id):
     """The instance id is held by a member that is still in the group."""
 class UnsupportedAssignor(KafkaError, code=ErrorCode.unsupported_assignor):
     """The broker has no such assignor."""
+class StreamsInvalidTopology(KafkaError, code=ErrorCode.streams_invalid_topology):
+    """The topology contradicts itself."""
 class StaleMemberEpoch(KafkaError, code=ErrorCode.stale_member_epoch):
     """The epoch of the member is not current; ask again after the next heartbeat."""
 # fmt: on

@@ -15,7 +15,8 @@ from tests.support.broker import SiltstoneProcess
 from tests.support.clients.confluent import Confluent
 from tests.support.daemon import Daemon
 from tests.support.java_program import run_program
-from tests.support.kafka import KafkaBroker, KafkaJars
+from tests.support.kafka import KafkaBroker, KafkaJars, KafkaTools
+from tests.support.oracle import Broker
 from tests.support.waiting import equals, wait_until
 
 pytestmark = [pytest.mark.client, pytest.mark.java, pytest.mark.slow, pytest.mark.timeout(150)]
@@ -27,18 +28,27 @@ class Application:
     """The word count, with a state folder of its own, on two topics of the test."""
 
     def __init__(
-        self, jars: KafkaJars, broker: SiltstoneProcess | KafkaBroker, root: Path, lines: str
+        self,
+        jars: KafkaJars,
+        broker: SiltstoneProcess | KafkaBroker,
+        root: Path,
+        lines: str,
+        *protocol: str,
     ) -> None:
+        """``protocol`` is the guarantee of processing and the group protocol, or the defaults."""
         self.lines = lines
         self.counts = f"{lines}-counts"
         self.state = root / "state"
         self.broker = broker
         self.said: Counter[str] = Counter()
+        root.mkdir(exist_ok=True)
         self._daemon = Daemon(root / "streams.log")
         self._command = run_program(
-            jars, "WordCount", broker.bootstrap, f"{lines}-app", str(self.state), lines, self.counts
+            jars,
+            "WordCount",
+            *(broker.bootstrap, f"{lines}-app", str(self.state), lines, self.counts),
+            *protocol,
         )
-        Confluent(broker.bootstrap).create(self.counts, 1, {})
 
     def start(self) -> None:
         """Start, and return when it processes."""
@@ -104,6 +114,7 @@ def application(
     """The word count over a topic of the test, not started."""
     try:
         made = Application(kafka_jars, broker, tmp_path, new_topic(2))
+        Confluent(broker.bootstrap).create(made.counts, 1, {})
     except LookupError as lack:
         pytest.skip(str(lack))
     yield made
@@ -129,3 +140,47 @@ def test_a_word_count_is_right_and_its_store_comes_back(application: Application
     application.wait()
     assert application.restored() >= len(application.said) - 1
     application.stop()
+
+
+STREAMS = ("exactly_once_v2", "streams")
+QUICK = {
+    "group.streams.min.session.timeout.ms": "1000",
+    "group.streams.session.timeout.ms": "5000",
+    "group.streams.min.heartbeat.interval.ms": "100",
+    "group.streams.heartbeat.interval.ms": "500",
+    "group.streams.initial.rebalance.delay.ms": "0",
+}
+
+
+def test_the_broker_assigns_tasks_and_moves_them_when_an_instance_dies(
+    kafka_jars: KafkaJars, kafka_tools: KafkaTools, own_broker: Broker, tmp_path: Path
+) -> None:
+    """With group.protocol=streams: topics made by the broker, a kill, and a second instance."""
+    own_broker.settings.update(QUICK)
+    own_broker.start()
+    for name, partitions in (("lines", 2), ("lines-counts", 1)):
+        Confluent(own_broker.bootstrap).create(name, partitions, {})
+    first = Application(kafka_jars, own_broker, tmp_path / "1", "lines", *STREAMS)
+    second = Application(kafka_jars, own_broker, tmp_path / "2", "lines", *STREAMS)
+    second.said = first.said
+    try:
+        first.start()
+        first.say(*WORDS * 4)
+        first.wait()
+        second.start()
+        first.say(*WORDS * 4)
+        first.wait()
+        first.kill()
+        second.say(*WORDS * 4)
+        second.wait()
+
+        described = kafka_tools.run(
+            "streams.StreamsGroupCommand",
+            *("--bootstrap-server", own_broker.bootstrap, "--describe", "--group", "lines-app"),
+            *("--members", "--verbose"),
+        )
+        second.stop()
+    finally:
+        first.close()
+        second.close()
+    assert "ACTIVE: 0:[0,1]; 1:[0,1]; TARGET-ACTIVE: 0:[0,1]; 1:[0,1]" in described

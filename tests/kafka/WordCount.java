@@ -16,7 +16,8 @@ import org.apache.kafka.common.TopicPartition;
  * Counts words: lines of one topic in, each word with its count out to another.
  *
  * Arguments: bootstrap servers, application id, state folder, topic in, topic out and, unless it is
- * to count exactly once, another processing guarantee. It says on its
+ * to count exactly once, another processing guarantee, and the group protocol, unless it is classic.
+ * It says on its
  * standard output when it runs and how many records it restored, and closes on SIGTERM.
  */
 public final class WordCount {
@@ -33,7 +34,11 @@ public final class WordCount {
         settings.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(StreamsConfig.consumerPrefix("auto.offset.reset"), "earliest");
-        settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "10000");
+        if (arguments.length > 6) {
+            settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, arguments[6]);
+        } else {
+            settings.put(StreamsConfig.consumerPrefix("session.timeout.ms"), "10000");
+        }
         settings.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), "10000");
 
         StreamsBuilder builder = new StreamsBuilder();

@@ -10,8 +10,8 @@ from siltstone.broker.groups.consumer.member import Member
 from siltstone.protocol.coordinator.group_errors import IllegalGeneration, StaleMemberEpoch
 from siltstone.protocol.errors import UnsupportedVersion
 
-PartitionCheck: TypeAlias = Callable[[UUID | None, int], None]
-"""Refuses, by topic id and partition, what a member of an older epoch may not commit."""
+PartitionCheck: TypeAlias = Callable[[str, UUID | None, int], None]
+"""Refuses, by topic, its id and partition, what a member of an older epoch may not commit."""
 
 FIRST_WITH_EPOCHS: Final = 9
 """The first version of OffsetCommit that has member epochs."""
@@ -82,9 +82,10 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) 
 
 
 def _check_partition(
-    member: Member, member_epoch: int, topic_id: UUID | None, partition: int
+    member: Member, member_epoch: int, topic: str, topic_id: UUID | None, partition: int
 ) -> None:
     """Refuse a commit for a partition that the member lacks, or got after the commit's epoch."""
+    del topic
     current = member.current
     since = next(
         (

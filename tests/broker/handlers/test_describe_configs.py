@@ -243,6 +243,13 @@ async def test_a_group_shows_its_own_settings_and_the_brokers(home: ServicesOnDi
         "share.record.lock.duration.ms": ("30000", 5),
         "share.renew.acknowledge.enable": ("true", 5),
         "share.session.timeout.ms": ("45000", 5),
+        "streams.assignment.interval.ms": ("1000", 5),
+        "streams.assignor.name": (None, 5),
+        "streams.heartbeat.interval.ms": ("5000", 5),
+        "streams.initial.rebalance.delay.ms": ("3000", 5),
+        "streams.num.standby.replicas": ("0", 5),
+        "streams.rack.aware.assignment.tags": ("", 5),
+        "streams.session.timeout.ms": ("45000", 5),
     }
     assert _synonyms(configs["consumer.session.timeout.ms"]) == [
         ("consumer.session.timeout.ms", "50000", 8),

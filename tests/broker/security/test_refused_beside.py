@@ -13,7 +13,7 @@ from siltstone.broker.handlers.produce import AT_ONCE
 from siltstone.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from siltstone.protocol.core.constants import TRANSACTIONAL
 from siltstone.protocol.errors import ProtocolError
-from siltstone.protocol.messages import NO_ID
+from siltstone.protocol.messages import NO_ID, streams_group_describe, streams_group_heartbeat
 from siltstone.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -606,3 +606,37 @@ async def test_a_topic_that_comes_while_it_is_asked_for_is_not_deleted(
         ("late", NO_TOPIC),
     ]
     assert "late" in topics.topics
+
+
+async def test_a_streams_group_needs_the_rights_to_all_its_topics(guarded: Guarded) -> None:
+    """READ on the group and DESCRIBE on each topic; without CREATE the topics are not made."""
+    topology = streams_group_heartbeat.Topology(1, [
+        streams_group_heartbeat.Subtopology(
+            "0",
+            source_topics=["a"],
+            state_changelog_topics=[streams_group_heartbeat.TopicInfo("new")],
+        )
+    ])  # fmt: skip
+    request = streams_group_heartbeat.StreamsGroupHeartbeatRequest(
+        *("g", "m"), rebalance_timeout_ms=1000, topology=topology, active_tasks=[],
+        standby_tasks=[], warmup_tasks=[], process_id="p",
+    )  # fmt: skip
+    described = streams_group_describe.StreamsGroupDescribeRequest(["g"])
+
+    codes = [(await guarded.ask(88, request)).error_code]
+    guarded.allow(Operation.READ, GROUP, "g")
+    guarded.allow(Operation.DESCRIBE, TOPIC, "a")
+    codes.append((await guarded.ask(88, request)).error_code)
+    guarded.allow(Operation.DESCRIBE, TOPIC, "new")
+    joined = await guarded.ask(88, request)
+    again = request._replace(member_epoch=joined.member_epoch, topology=None)
+    guarded.allow(Operation.CREATE, TOPIC, "new")
+    await guarded.ask(88, again)
+
+    assert codes == [NO_GROUP, NO_TOPIC]
+    assert joined.status[-1].status_detail == (
+        "Internal topics are missing: new; Unauthorized to CREATE on topics new."
+    )
+    assert "new" in guarded.home.services.topics.topics
+    [group] = (await guarded.ask(89, described)).groups
+    assert group.error_code == NONE
