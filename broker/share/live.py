@@ -64,10 +64,7 @@ class LiveQueue:
 
     def log_gone(self) -> None:
         """End if the log is gone; it may only have been cut."""
-        if self.log.is_closed:
-            self._on_gone(self)
-        else:
-            self.log_changed()
+        self._on_gone(self)
 
     def wake(self) -> None:
         """Let the first waiting fetch look that may have records here, soon."""

@@ -110,7 +110,7 @@ class SharePartitions:
             if key in self.live:
                 return self.live[key]
         queue = SharePartition.load(state, start)
-        live = self.live[key] = LiveQueue(key, log, queue, self.timers, self.drop)
+        live = self.live[key] = LiveQueue(key, log, queue, self.timers, self.log_gone)
         most = self.limits_of(key.group_id).max_deliveries
         for first, last, fate, count, *_ in tuple(queue.runs()):
             if fate is ARCHIVING:  # a stop came before its letters were written
@@ -244,6 +244,14 @@ class SharePartitions:
         now = self.live.get(live.key, live)
         change = now.queue.finish_dead(dead)
         self._settle(now, change)
+
+    def log_gone(self, live: LiveQueue) -> None:
+        """Drop a queue whose topic is deleted; a log that was only cut has another start."""
+        topic = self._topics.by_id.get(live.key.topic_id.bytes)
+        if topic is None or self._topics.get_log(topic.name, live.key.partition) is not live.log:
+            self.drop(live)
+        else:
+            live.log_changed()
 
     def drop(self, live: LiveQueue) -> None:
         """Stop using a queue; its next reader loads it again."""

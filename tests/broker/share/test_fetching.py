@@ -1,5 +1,6 @@
 """Members of a share group acquire records, and say what became of them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from itertools import count
 from pathlib import Path
@@ -168,7 +169,8 @@ async def test_a_fetch_that_waits_is_woken_by_the_deletion_of_its_topic(
 
     await home.services.topics.delete(topic)
 
-    assert _codes(await waiting) == [ErrorCode.unknown_topic_or_partition]
+    async with asyncio.timeout(20):  # it would wait for a minute
+        assert _codes(await waiting) == [ErrorCode.unknown_topic_or_partition]
     assert _codes(await member.fetch()) == [ErrorCode.unknown_topic_or_partition]
 
 
