@@ -510,7 +510,7 @@ async def test_levels_of_features_last(tmp_path: Path) -> None:
         (("metadata.version", 34, UPGRADE), E.invalid_update_version),
         (("share.version", 3, UPGRADE), E.invalid_update_version),
         (("share.version", 0, SAFE), E.none),
-        (("streams.version", 0, SAFE), E.feature_update_failed),
+        (("streams.version", 0, SAFE), E.none),
     ],
 )
 async def test_levels_that_are_refused(
@@ -580,6 +580,7 @@ async def test_features_are_told_to_clients(
         "eligible.leader.replicas.version": 1,
         "metadata.version": 33,
         "share.version": 2,
+        "streams.version": 1,
         "transaction.version": 2,
     }
     assert answer.finalized_features_epoch == 2

@@ -28,7 +28,6 @@ from siltstone.protocol.messages import streams_group_describe, streams_group_he
 from tests.support.ask import ask
 from tests.support.services import ServicesOnDisk
 from tests.support.streams_groups import COUNTING, count, owned
-from tests.support.waiting import give_turns_until
 
 QUICK = {
     "group_streams_assignment_interval_ms": "0",
@@ -179,7 +178,7 @@ async def test_a_silent_member_is_removed(tmp_path: Path) -> None:
     broker.join("m")
     broker.on_disk.clock.advance(6000)
 
-    await give_turns_until(lambda: not broker.group.machine.members, "no member")
+    await broker.coordinator.fire_timers()
     await broker.reopen()
 
     assert broker.group.state == "Empty"
@@ -195,7 +194,7 @@ async def test_the_first_assignment_comes_after_its_delay(tmp_path: Path) -> Non
     broker.beat("m", first.member_epoch)
     broker.on_disk.clock.advance(3001)
 
-    await give_turns_until(lambda: broker.group.machine.target_epoch > 1, "a target")
+    await broker.coordinator.fire_timers()
 
     told = broker.beat("m", first.member_epoch, active={}, standby={}, warmup={})
     assert count(owned(told.tasks)["active"]) == 6
