@@ -175,9 +175,6 @@ APIS = (
     _seldom(
         87, "ReadShareGroupStateSummary", range(2), "share_state.summarize", max_elements=_CHANGES
     ),
-    _seldom(90, "DescribeShareGroupOffsets", range(2), "share_offsets.describe"),
-    _seldom(91, "AlterShareGroupOffsets", range(1), "share_offsets.alter", max_elements=_CHANGES),
-    _seldom(92, "DeleteShareGroupOffsets", range(1), "share_offsets.delete", max_elements=_CHANGES),
     Api(
         88,
         "StreamsGroupHeartbeat",
@@ -187,6 +184,9 @@ APIS = (
         is_preloaded=False,
     ),
     _seldom(89, "StreamsGroupDescribe", range(2), "streams_groups.describe"),
+    _seldom(90, "DescribeShareGroupOffsets", range(2), "share_offsets.describe"),
+    _seldom(91, "AlterShareGroupOffsets", range(1), "share_offsets.alter", max_elements=_CHANGES),
+    _seldom(92, "DeleteShareGroupOffsets", range(1), "share_offsets.delete", max_elements=_CHANGES),
     _seldom(
         93,
         "StreamsGroupTopologyDescriptionUpdate",
