@@ -52,7 +52,8 @@ _NOT_PLAYED: Final = """
 * `kafka-storage` prepares the folder of an Apache Kafka; this broker needs no such step.
 * `kafka-server-start` and `kafka-server-stop` are `siltstone serve` and a signal:
   [operating](operating.md).
-* `kafka-console-share-consumer`, and what else share groups have: there are no such groups.
+* `kafka-console-share-consumer` and the other tools of share groups play with members; other tests
+  run them.
 * `kafka-metadata-shell`, `kafka-metadata-quorum add-controller` and `remove-controller`: there is
   no metadata log.
 * `kafka-mirror-maker`, `connect-*` and `trogdor` are programs that talk to brokers as clients do.

@@ -106,7 +106,7 @@ def submit(folder: Path, archive: Path, *arguments: str) -> str:
     ]
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")},
-        "JAVA_HOME": str(find_java().home),
+        "JAVA_HOME": str(find_java()),
         "SPARK_HOME": str(home),
         "SPARK_SCALA_VERSION": "2.13",
     }
