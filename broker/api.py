@@ -160,20 +160,26 @@ APIS = (
         74, "ListConfigResources", range(2), "describe_configs.list_resources", max_elements=_FEW
     ),
     Api(75, "DescribeTopicPartitions", range(1), "topic_partitions.describe"),
-    Api(
-        76, "ShareGroupHeartbeat", range(1, 2), "share_heartbeat.handle", max_elements=_SUBSCRIPTION
-    ),
+    Api(76, "ShareGroupHeartbeat", range(1, 2), "share_heartbeat.handle", max_elements=_CHANGES),
     Api(77, "ShareGroupDescribe", range(1, 2), "share_groups.describe"),
     Api(78, "ShareFetch", range(1, 3), "share_fetch.handle"),
     Api(79, "ShareAcknowledge", range(1, 3), "share_acknowledge.handle"),
     _seldom(
-        83, "InitializeShareGroupState", range(1), "share_state.initialize", max_elements=_CHANGES
+        83,
+        "InitializeShareGroupState",
+        range(1),
+        "share_state.initialize",
+        max_elements=_OF_BROKERS,
     ),
-    _seldom(84, "ReadShareGroupState", range(1), "share_state.read", max_elements=_CHANGES),
-    _seldom(85, "WriteShareGroupState", range(2), "share_state.write", max_elements=_CHANGES),
-    _seldom(86, "DeleteShareGroupState", range(1), "share_state.delete", max_elements=_CHANGES),
+    _seldom(84, "ReadShareGroupState", range(1), "share_state.read", max_elements=_OF_BROKERS),
+    _seldom(85, "WriteShareGroupState", range(2), "share_state.write", max_elements=_OF_BROKERS),
+    _seldom(86, "DeleteShareGroupState", range(1), "share_state.delete", max_elements=_OF_BROKERS),
     _seldom(
-        87, "ReadShareGroupStateSummary", range(2), "share_state.summarize", max_elements=_CHANGES
+        87,
+        "ReadShareGroupStateSummary",
+        range(2),
+        "share_state.summarize",
+        max_elements=_OF_BROKERS,
     ),
     Api(
         88,
@@ -184,7 +190,13 @@ APIS = (
         is_preloaded=False,
     ),
     _seldom(89, "StreamsGroupDescribe", range(2), "streams_groups.describe"),
-    _seldom(90, "DescribeShareGroupOffsets", range(2), "share_offsets.describe"),
+    _seldom(
+        90,
+        "DescribeShareGroupOffsets",
+        range(2),
+        "share_offsets.describe",
+        max_elements=_CHANGES,
+    ),
     _seldom(91, "AlterShareGroupOffsets", range(1), "share_offsets.alter", max_elements=_CHANGES),
     _seldom(92, "DeleteShareGroupOffsets", range(1), "share_offsets.delete", max_elements=_CHANGES),
     _seldom(

@@ -60,7 +60,7 @@ async def handle(context: RequestContext, request: ShareFetchRequest) -> ShareFe
         if request.is_renew_ack:
             _check_renewal(request)
         fetch = _Fetch(context, request, group_id, member_id)
-        session = fetch.find_session()
+        session = await fetch.find_session()
     except errors.ShareSessionLimitReached as error:
         await asyncio.sleep(_seconds(context, request))
         return ShareFetchResponse(error_code=error.code)
@@ -98,7 +98,7 @@ class _Fetch:
             each.acknowledgement_batches for topic in request.topics for each in topic.partitions
         )
 
-    def find_session(self) -> ShareSession:
+    async def find_session(self) -> ShareSession:
         """Open, continue or find the session of the request.
 
         Raises:
@@ -107,11 +107,11 @@ class _Fetch:
         epoch, sessions = self.request.share_session_epoch, self.host.sessions
         if epoch == FINAL_EPOCH:
             return sessions.get(self.group_id, self.member_id)
-        wanted = [
-            self._name(topic.topic_id, each.partition_index)
-            for topic in self.request.topics
-            for each in topic.partitions
-        ]
+        wanted = []
+        for topic in self.request.topics:
+            for each in topic.partitions:
+                wanted.append(self._name(topic.topic_id, each.partition_index))
+                await self.share.rest()
         if epoch == INITIAL_EPOCH:
             if self.says:
                 raise errors.InvalidRequest
@@ -147,17 +147,17 @@ class _Fetch:
         rows: dict[ReadPartition, PartitionData] = {}
         if epoch != FINAL_EPOCH and not request.is_renew_ack:
             rows = await self._fetch(session)
-        if epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
-            if session.epoch != next_epoch(epoch):  # a later request of the session has come
-                return ShareFetchResponse(error_code=errors.InvalidShareSessionEpoch.code)
-            rows = {
-                each: row
-                for each, row in rows.items()
-                if session.tells(
-                    each, has_records=bool(len(row.records)), has_failed=bool(row.error_code)
-                )
-            }
-        told = {(each.topic_id, each.partition): row for each, row in rows.items()}
+        tells_all = epoch in {INITIAL_EPOCH, FINAL_EPOCH}
+        if not tells_all and session.epoch != next_epoch(epoch):  # a later request has come
+            return ShareFetchResponse(error_code=errors.InvalidShareSessionEpoch.code)
+        told: Rows = {}
+        for each in tuple(rows):
+            row = rows.pop(each)
+            if tells_all or session.tells(
+                each, has_records=bool(len(row.records)), has_failed=bool(row.error_code)
+            ):
+                told[each.topic_id, each.partition] = row
+            await self.share.rest()
         _add_said(told, said)
         if epoch == FINAL_EPOCH:
             self.host.end_session(self.group_id, self.member_id)
@@ -169,7 +169,11 @@ class _Fetch:
     async def _fetch(self, session: ShareSession) -> dict[ReadPartition, PartitionData]:
         """Read the partitions of the session, from another one on in each request."""
         rows: dict[ReadPartition, PartitionData] = {}
-        readable = [each for each in session.partitions if self._may_read(each, rows)]
+        readable = []
+        for each in tuple(session.partitions):
+            if self._may_read(each, rows):
+                readable.append(each)
+            await self.share.rest()
         request = self.request
         if not (readable and request.max_records and request.max_bytes):
             return rows

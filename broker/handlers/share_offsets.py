@@ -58,6 +58,7 @@ async def _describe(
     context: RequestContext, wanted: DescribeShareGroupOffsetsRequestGroup, share: LoopShare
 ) -> DescribeShareGroupOffsetsResponseGroup:
     group_id, topics = wanted
+    await share.rest()
     if not are_enabled(context):
         code = errors.UnsupportedVersion.code
         return DescribeShareGroupOffsetsResponseGroup(group_id, error_code=code)
@@ -73,6 +74,7 @@ async def _describe(
         named: Sequence[Any] = _list_all(context, group_id) if topics is None else topics
         for name, indexes in named:
             topic = known.get(name)
+            await share.rest()
             if not context.may(DESCRIBE, TOPIC, name):
                 error = errors.TopicAuthorizationFailed()
                 rows = [
@@ -157,6 +159,7 @@ async def alter(
         topic = context.services.topics.topics.get(name)
         error = _find_topic_error(context, name)
         rows = codes[name] = {}
+        await share.rest()
         for index, start in partitions:
             known = topic is not None and 0 <= index < topic.partitions
             rows[index] = error or (None if known else errors.UnknownTopicOrPartition())
@@ -185,6 +188,7 @@ async def alter(
         ]
         topic_key = NO_ID if topic_id is None else topic_id.bytes
         responses.append(AlterShareGroupOffsetsResponseTopic(name, topic_key, answered))
+        await share.rest()
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
