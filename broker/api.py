@@ -186,7 +186,7 @@ APIS = (
         "StreamsGroupHeartbeat",
         range(2),
         "streams_heartbeat.handle",
-        max_elements=_SUBSCRIPTION,
+        max_elements=_CHANGES,
         is_preloaded=False,
     ),
     _seldom(89, "StreamsGroupDescribe", range(2), "streams_groups.describe"),
